@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import MODEL_VARIABLE, SERVER_LEGEND, diagnosed, diagnosed_model, exported, mean_seconds
+from dashboards.layout import (
+    MODEL_VARIABLE,
+    SERVER_LEGEND,
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
+    diagnosed,
+    diagnosed_model,
+    exported,
+    mean_seconds,
+)
 from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import MODEL, MODEL_VARIABLE, SERVER_LEGEND, diagnosed_model, exported, scraped, total
+from dashboards.layout import (
+    MODEL,
+    MODEL_VARIABLE,
+    SERVER_LEGEND,
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
+    diagnosed_model,
+    exported,
+    scraped,
+    total,
+)
 from diagnostics import names
-from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
-from diagnostics.signals.engine_cache import ENGINE_KV_USED
+from diagnostics.signals.engine import ENGINE_KV_USED, ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
 
 _LEGEND = "{{model}} {{instance}}"
 _SERVER = f"{{{{model}}}} {SERVER_LEGEND}"

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import SERVER_LEGEND, diagnosed, exported, ratio, scraped
+from dashboards.layout import (
+    SERVER_LEGEND,
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
+    diagnosed,
+    exported,
+    ratio,
+    scraped,
+)
 from diagnostics import names
 from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
 

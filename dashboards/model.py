@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import MODEL as OF_MODEL
-from dashboards.queries import (
+from dashboards.layout import MODEL as OF_MODEL
+from dashboards.layout import (
     MODEL_VARIABLE,
     SERVER_LEGEND,
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
     diagnosed_model,
     exported,
     increase,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import (
+from dashboards.layout import (
     MODEL_VARIABLE,
     SERVER_LEGEND,
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
     diagnosed,
     largest,
     mean_seconds,

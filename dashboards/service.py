@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
-from dashboards.queries import increase, largest, scraped, total
+from dashboards.layout import (
+    DashboardSpec,
+    Format,
+    Panel,
+    PanelKind,
+    PanelQuery,
+    PanelSection,
+    increase,
+    largest,
+    scraped,
+    total,
+)
 from diagnostics.service.own.metrics import OwnMetrics
 from exporters.sinks.exposition import READINGS
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection, Variable
-from dashboards.queries import scraped
-from exporters.sinks.slo_exposition import ATTRIBUTED, BAD, BAD_HIGH, BAD_LOW, BURN, EVENTS, LEFT, OBJECTIVE
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection, Variable, scraped
+from exporters.sinks.exposition import ATTRIBUTED, BAD, BAD_HIGH, BAD_LOW, BURN, EVENTS, LEFT, OBJECTIVE
 
 _SLO = 'slo=~"$slo"'
 _BY = "{{slo}}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Severity
-from diagnostics.gen.markdown import table
+from diagnostics.gen.pages import table
 
 _HEAD = """\
 # Checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from diagnostics.gen.markdown import table
+from diagnostics.gen.pages import table
 from diagnostics.service.http.app import OPENAPI, application
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.service import Service

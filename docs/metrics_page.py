@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from diagnostics.gen.markdown import table
+from diagnostics.gen.pages import table
 from diagnostics.service.own.metrics import OwnMetrics
-from exporters.sinks import exposition, rebuilding, slo_exposition
-from exporters.sinks.family import MetricFamily
+from exporters.sinks import exposition
+from exporters.sinks.exposition import MetricFamily
 
 Row = tuple[str, str, str, str]
 _HEAD = """\
@@ -28,7 +28,7 @@ def metrics_page() -> str:
     """Return the page."""
     derived = [family for _, family in exposition.DERIVED.values()]
     verdicts = [one for one in vars(exposition).values() if isinstance(one, MetricFamily)]
-    slos = (*slo_exposition.event_metrics({}, {}), *slo_exposition.report_metrics([]))
+    slos = (*exposition.event_metrics({}, {}), *exposition.report_metrics([]))
     parts = {
         "Verdicts and findings": _table(_families(verdicts)),
         "Signals that Triton does not export": _table(_families(derived)),
@@ -41,7 +41,7 @@ def metrics_page() -> str:
 
 def _declared() -> Iterator[MetricFamily]:
     """Yield the families of a module: single ones, and those of its tables."""
-    for one in vars(rebuilding).values():
+    for one in vars(exposition).values():
         if isinstance(one, MetricFamily):
             yield one
         elif isinstance(one, dict):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import diagnostics.render
-from diagnostics.gen.markdown import table
+from diagnostics.gen.pages import table
 
 _FOLDER = Path(diagnostics.render.__file__).parent
 _VERBS = {

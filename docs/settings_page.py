@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, IPvAnyNetwork
 from pydantic.fields import FieldInfo
 
-from diagnostics.gen.markdown import table
+from diagnostics.gen.pages import table
 from diagnostics.settings import values
 from diagnostics.settings.tree import Settings
 

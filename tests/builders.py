@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape

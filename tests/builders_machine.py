@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape

@@ -37,7 +37,7 @@ SCATTERED = (
     "tests/service/test_live_otlp.py",
     "tests/service/test_live_outages.py",
     "tests/service/test_serving.py",
-    "tests/service/telling/test_live_alertmanager.py",
+    "tests/service/notifications/test_live_alertmanager.py",
 )
 
 

@@ -1,15 +1,130 @@
-"""One run of one load: its answers as numbers."""
+"""What the client saw of one request."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from diagnostics.bench.answer import RequestResult
-from diagnostics.bench.limits import RequestLimits
+from diagnostics.errors import UsageError
+from diagnostics.units import Unit, parse_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestResult:
+    """One request and its answer; times are seconds of one steady clock.
+
+    Attributes:
+        due: when it was to be sent. Where requests have no schedule (closed loop) it is `sent`.
+        sent: when it was sent.
+        first: when the first response came; None if none did, or if responses do not come one by one.
+        end: when the last byte came, or the failure.
+        ok: whether the answer is a result.
+        code: HTTP status; of gRPC, 200 for a result and 500 for a refusal; 0 where no answer came.
+        tokens: tokens of the answer; None where nothing counted them.
+        error: why it failed; empty otherwise.
+
+    """
+
+    due: float
+    sent: float
+    first: float | None = None
+    end: float
+    ok: bool
+    code: int
+    tokens: int | None = None
+    error: str = ""
+
+    @property
+    def late(self) -> float:
+        """Seconds that the client itself sent it too late."""
+        return self.sent - self.due
+
+    @property
+    def latency(self) -> float:
+        """Seconds from the intended sending to the end.
+
+        A request that had to wait for a slow server before it was sent has waited, too; to leave that out is
+        coordinated omission (Tene, How NOT to Measure Latency, 2013).
+        """
+        return self.end - self.due
+
+    @property
+    def ttft(self) -> float | None:
+        """Time to first token: seconds from the intended sending to the first response; None if it is not seen."""
+        return None if self.first is None else self.first - self.due
+
+    @property
+    def tpot(self) -> float | None:
+        """Time per output token after the first, (end − first) ÷ (tokens − 1), in seconds.
+
+        None where tokens were not counted, are fewer than two, or do not come one by one.
+        """
+        if self.first is None or self.tokens is None or self.tokens < 2:
+            return None
+        return (self.end - self.first) / (self.tokens - 1)
+
+
+_FORM = re.compile(r"\s*(\w+)\s*<=?\s*(\S+)\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """Seconds that each request may take; None is no limit.
+
+    Goodput is the rate of requests that keep all limits (DistServe, OSDI 2024).
+    """
+
+    latency: float | None = None
+    ttft: float | None = None
+    tpot: float | None = None
+
+    def __bool__(self) -> bool:
+        return any(limit is not None for _, limit in self.pairs())
+
+    def pairs(self) -> tuple[tuple[str, float | None], ...]:
+        """Return each limit's name and seconds."""
+        return tuple((field.name, getattr(self, field.name)) for field in fields(self))
+
+    def kept(self, answer: RequestResult) -> bool | None:
+        """Return whether a request keeps every limit; a failed one does not; None where that cannot be known."""
+        if not answer.ok:
+            return False
+        held = [self._held(name, limit, answer) for name, limit in self.pairs() if limit is not None]
+        return False if False in held else None if None in held else True
+
+    def _held(self, name: str, limit: float, answer: RequestResult) -> bool | None:
+        value: float | None = getattr(answer, name)
+        if value is None and name == "tpot" and answer.tokens is not None and answer.tokens < 2:
+            return True  # there is no token after the first
+        return None if value is None else value <= limit
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} ≤ {Unit.SECONDS.show(limit)}" for name, limit in self.pairs() if limit is not None)
+
+
+def parse_limits(texts: Sequence[str]) -> RequestLimits:
+    """Return the limits that texts such as `latency < 500ms`, `ttft<200ms` and `tpot<30ms` name.
+
+    Raises:
+        UsageError: one cannot be read, or names what is no limit.
+
+    """
+    names = [field.name for field in fields(RequestLimits)]
+    found: dict[str, float] = {}
+    for text in texts:
+        match = _FORM.fullmatch(text)
+        seconds = parse_duration(match[2]) if match else None
+        if match is None or match[1] not in names or not seconds:
+            hint = f"write {', '.join(names)}, as in 'latency < 500ms'"
+            raise UsageError(f"cannot read the limit {text!r}", where="--slo", hint=hint)
+        if match[1] in found:
+            raise UsageError(f"{match[1]} is limited twice", where="--slo", hint="give each limit once")
+        found[match[1]] = seconds
+    return RequestLimits(**found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diagnostics.bench.block import LoadBlock
-from diagnostics.bench.report import LoadPoint
-from diagnostics.bench.workload import Workload
+from diagnostics.bench.report import LoadPoint, Workload
 from diagnostics.units import Limit, Unit
 
 MOST_BUSY = Limit(

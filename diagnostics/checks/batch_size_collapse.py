@@ -44,13 +44,12 @@ from diagnostics.checks.gates import (
     waits_for_callees,
     would_wait_behind,
 )
-from diagnostics.checks.predictions import MODEL, prediction, queue_of
+from diagnostics.checks.instances import MODEL, prediction, queue_of
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, StageLoad, predict

@@ -30,13 +30,12 @@ from dataclasses import replace
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, QUEUE
-from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.checks.instances import prediction, queue_of
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict

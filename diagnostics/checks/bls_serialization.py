@@ -45,15 +45,14 @@ from diagnostics.checks.gates import (
     host_is_full,
     shows_callees,
 )
-from diagnostics.checks.instances import instances_change
-from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.checks.instances import instances_change, prediction, queue_of
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.nested import NESTED_SHARE, NESTED_WAIT
+from diagnostics.signals.inner_calls import NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.queueing import StageForecast, predict
 from diagnostics.units import Unit

@@ -49,10 +49,10 @@ from diagnostics.checks.check import (
 )
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
-from diagnostics.checks.predictions import MODEL
+from diagnostics.checks.instances import MODEL
 from diagnostics.checks.workload_shift import rate_rose
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.arrivals import (
     BURST_CERTAINTY,
     BURST_SIZE,
@@ -63,8 +63,7 @@ from diagnostics.signals.arrivals import (
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit

@@ -35,7 +35,7 @@ from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
 

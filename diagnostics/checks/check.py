@@ -9,9 +9,7 @@ from typing import Protocol
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Signal, Subject
 from diagnostics.tuning.changes import ConfigChange
 
 

@@ -33,14 +33,14 @@ serve 3,000/s and more (server#7650, server#7706, server#4812).
 
 from __future__ import annotations
 
-from diagnostics.anatomy.from_outside import is_orchestrated
+from diagnostics.anatomy.from_calls import is_orchestrated
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
-from diagnostics.checks.frontend_threads import THREAD_FREE, busy_of, may_be_short_of_threads
-from diagnostics.checks.gates import HOST_FULL
+from diagnostics.checks.gates import HOST_FULL, THREAD_FREE, busy_of, may_be_short_of_threads
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
 from diagnostics.signals.callers import (
     CALLER_SECONDS,
+    FRONTEND_BUSY,
     HANDLING_SECONDS,
     MISSED_READS,
     OUTSIDE_SECONDS,
@@ -49,9 +49,7 @@ from diagnostics.signals.callers import (
     WAITING_ELSEWHERE,
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.threads import FRONTEND_BUSY
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -40,7 +40,7 @@ from diagnostics.signals.lifecycle import (
     STEADY_EXECUTION_SECONDS,
 )
 from diagnostics.signals.settings import MAX_BATCH_SIZE, WARMUPS
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 from diagnostics.units import Unit

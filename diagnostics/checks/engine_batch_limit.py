@@ -33,15 +33,10 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import (
-    HELD_LIMITS,
-    cache_is_short,
-    held_earlier,
-    slots_are_taken,
-    wait_claim,
-)
+from diagnostics.checks.engine_gates import HELD_LIMITS, cache_is_short, held_earlier, slots_are_taken, wait_claim
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.engine import (
+    ENGINE_KV_BLOCKED,
     ENGINE_MICRO_BATCHES,
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_HELD,
@@ -51,8 +46,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit

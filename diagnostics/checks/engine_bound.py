@@ -31,9 +31,8 @@ from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Q
 from diagnostics.checks.engine_gates import WAITS
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WAITING_SHARE, ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS, ENGINE_SECONDS
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.engine_iterations import ENGINE_ITERATION_SECONDS, ENGINE_SECONDS
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -28,13 +28,10 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import (
-    HELD_LIMITS,
-    held_earlier,
-    wait_claim,
-)
+from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, wait_claim
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
+    ENGINE_KV_BLOCKED,
     ENGINE_MICRO_BATCHES,
     ENGINE_PEAK_FILL,
     ENGINE_SLOT_FILL,
@@ -42,9 +39,8 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE, ENGINE_TOKEN_BUDGET, ENGINE_TOKENS_FILL
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_TOKEN_BUDGET, ENGINE_TOKENS_FILL
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit

@@ -35,7 +35,7 @@ from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.gaps import HIDDEN_MEMBERS, OVERHEAD_SECONDS
 from diagnostics.signals.orchestration import ENSEMBLE_CALLS
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.units import Unit
 

@@ -51,16 +51,15 @@ from diagnostics.checks.check import (
     Suggestion,
 )
 from diagnostics.checks.gates import QUEUE, Gate, first_rival, host_is_full
-from diagnostics.checks.predictions import queue_of
+from diagnostics.checks.instances import queue_of
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.capacity import IDLE_STUBS, INSTANCE_PROCESSES, LOST_INSTANCES
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.flow import FAILED_SHARE
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.stalls import LIFETIME_EXECUTION_SECONDS, LOADS, STANDSTILL_SECONDS, WAITING_NOW
-from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit

@@ -40,8 +40,7 @@ from diagnostics.signals.orchestration import (
     ORCHESTRATED_SECONDS,
     WRAPPED,
 )
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.units import Unit
 
 CALLED = Limit(

@@ -36,7 +36,9 @@ from __future__ import annotations
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.client_or_transport_bound import MISSED, PORT_WAITS, is_long, port_lag_share
 from diagnostics.checks.entries import ENOUGH_REQUESTS
-from diagnostics.checks.frontend_threads import (
+from diagnostics.checks.gates import (
+    CPU_WAITED,
+    HOST_FULL,
     MOST_OF_IT,
     THREAD_BUSY,
     THREAD_FREE,
@@ -44,13 +46,16 @@ from diagnostics.checks.frontend_threads import (
     busy_of,
     line_seconds,
 )
-from diagnostics.checks.gates import CPU_WAITED, HOST_FULL
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger
-from diagnostics.signals.callers import HANDLING_SECONDS, MISSED_READS, OUTSIDE_SECONDS
+from diagnostics.signals.callers import (
+    FRONTEND_BUSY,
+    FRONTEND_CPU_WAIT,
+    HANDLING_SECONDS,
+    MISSED_READS,
+    OUTSIDE_SECONDS,
+)
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.threads import FRONTEND_BUSY, FRONTEND_CPU_WAIT
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened

@@ -34,9 +34,7 @@ from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_TIME_FULL
 from diagnostics.signals.neighbours import NEIGHBOUR_EXCESS_COMPUTE, NEIGHBOUR_EXCESS_QUEUE, NEIGHBOUR_LANES
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Signal, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.units import Unit
 

@@ -29,8 +29,8 @@ NVIDIA, "Multi-Process Service" (time-sliced scheduling); NVML, `nvmlDeviceGetPr
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.cards import compute_on, entry_on, name_of, stages_on
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import compute_on, entry_on, name_of, stages_on
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_TIME_FULL
@@ -42,8 +42,7 @@ from diagnostics.signals.neighbours import (
     FOREIGN_SHARE,
     FOREIGN_STAY,
 )
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -26,11 +26,11 @@ NVIDIA, "XID Errors" (catalogue), "GPU Memory Error Management" (row remapping).
 
 from __future__ import annotations
 
-from diagnostics.checks.cards import name_of
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.entries import name_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED, REMAP_PENDING
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.units import Unit
 
 ANY = Limit(value=1, unit=Unit.COUNT, because="a healthy card has none, and one is what the driver calls critical")

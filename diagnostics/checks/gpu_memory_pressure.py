@@ -26,12 +26,12 @@ tensorrtllm_backend#274 (a second engine does not fit). Triton user guide, "Mode
 
 from __future__ import annotations
 
-from diagnostics.checks.cards import name_of
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.entries import name_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED
-from diagnostics.signals.memory import OUT_OF_MEMORY
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.host import OUT_OF_MEMORY
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.units import Unit
 
 REFUSED = Limit(value=1, unit=Unit.COUNT, because="one model that found no memory is one that nobody can call")

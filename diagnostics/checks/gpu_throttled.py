@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diagnostics.checks.cards import lost_to_clock, name_of, time_on, together
 from diagnostics.checks.check import (
     Check,
     CheckCase,
@@ -44,6 +43,7 @@ from diagnostics.checks.check import (
     Severity,
     Suggestion,
 )
+from diagnostics.checks.entries import lost_to_clock, name_of, time_on, together
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.clock_steps import HELD_BACK_EXCESS_COMPUTE, POWER_CAP_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
@@ -54,9 +54,7 @@ from diagnostics.signals.gpu import (
     HELD_BACK_BY_POWER_CAP,
     POWER_CAP_SHARE,
 )
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Signal, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -34,16 +34,15 @@ server#3386 (idle neighbours that burn CPU), onnxruntime_backend#34 (thread pool
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.cards import time_on
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import time_on
 from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_EXCESS_QUEUE, CPU_SHORT_SHARE
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
 

@@ -26,14 +26,13 @@ server#4875 (the same of a processor's governor). Measured on an H100: 345 of 1,
 
 from __future__ import annotations
 
-from diagnostics.checks.cards import compute_on, lost_to_clock, name_of, together
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.entries import compute_on, lost_to_clock, name_of, together
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.clock_steps import IDLE_CLOCK_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_TIME_USED, IDLE_CLOCK_SHARE, LOW_CLOCK
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

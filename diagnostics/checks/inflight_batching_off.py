@@ -33,11 +33,13 @@ from diagnostics.checks.engine_gates import (
     batches_are_static,
     cache_is_short,
     nothing_held_back,
+    parameter,
+    parameter_change,
     wait_claim,
 )
-from diagnostics.checks.engine_settings import parameter, parameter_change
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.engine import (
+    ENGINE_KV_BLOCKED,
     ENGINE_MICRO_BATCHES,
     ENGINE_PEAK_SCHEDULED,
     ENGINE_SLOTS,
@@ -46,9 +48,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -30,7 +30,7 @@ from diagnostics.checks.entries import enough_requests
 from diagnostics.checks.gates import HOST_FULL, host_is_full
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -1,16 +1,53 @@
-"""What more instances on the same device would do, for the checks that weigh them."""
+"""What more instances on the same device would do, as forecasts with their interval."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf, isfinite
 
-from diagnostics.evidence.ledger import Ledger, Undecided
-from diagnostics.evidence.load import stage_load
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Claim, Fires, Prediction, Quiet, Suggestion
+from diagnostics.evidence.capacity import IN_USE, stage_load
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.capacity import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
+from diagnostics.units import Unit
+
+MODEL = "scheduler model"
+
+
+def queue_of(forecast: StageForecast) -> Reading:
+    """Return the forecast queue; absent when the stage could not keep up."""
+    value = forecast.queue_seconds
+    if value is None:
+        return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, MODEL)
+    low = value if forecast.queue_low is None else min(forecast.queue_low, value)
+    # Without an upper end the stage may not keep up at the pessimistic end of what is known.
+    high = inf if forecast.queue_high is None else max(forecast.queue_high, value)
+    return Reading.of(value, Unit.SECONDS, MODEL, low=low, high=high)
+
+
+def prediction(
+    phase: Phase, now: float, forecast: Reading, assumptions: tuple[str, ...], unless: str = ""
+) -> Prediction:
+    """Return a present forecast as what the phase's time will be."""
+    value = forecast.value or 0.0
+    return Prediction(
+        phase=phase,
+        now_seconds=now,
+        predicted_seconds=value,
+        low_seconds=value if forecast.low is None else forecast.low,
+        high_seconds=forecast.high if forecast.high is not None and isfinite(forecast.high) else None,
+        assumptions=assumptions,
+        unless=unless,
+    )
+
 
 # Eight times as many instances as now is beyond what any device with room for them was short of.
 MOST_TIMES = 8
@@ -103,3 +140,61 @@ def instances_change(see: Ledger, on: Subject, now: int, wanted: int) -> tuple[s
 
 def _seconds(forecast: StageForecast) -> float:
     return (forecast.queue_seconds or 0.0) + forecast.compute_seconds
+
+
+SETTING = "instance_group.rate_limiter"
+
+
+def with_more_of_the_resource(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide what is gained where the limiter lets all instances execute at once."""
+    see.at_least(RATE_LIMIT_USE, on, IN_USE)
+    instances, limit = see.need(INSTANCES, on), see.evidence.read(RATE_LIMIT, on)
+    see.compare(RATE_LIMIT.name, limit, Limit(value=instances - 1, unit=Unit.COUNT, because=_BECAUSE), at_least=False)
+    held = {model: seconds for model, seconds in _held_back(see, on) if (seconds.value or 0.0) > 0}
+    saved = sum(held.values(), Reading.of(0.0, Unit.SECONDS, ""))
+    if not see.worthwhile("queue_without_rate_limiter_saves", on, saved):
+        return Quiet(because="requests would wait about as long without the rate limiter")
+    return _finding(see, on, {model: seconds.value or 0.0 for model, seconds in held.items()})
+
+
+_BECAUSE = "where all instances may execute at once, the limiter holds none back"
+
+
+def _held_back(see: Ledger, on: Subject) -> Iterator[tuple[str, Reading]]:
+    """Yield, per request of the subject, what each model's requests wait beyond what their own instances explain."""
+    entry = see.entry_of(on)
+    stages = {on.model or ""}
+    if entry is not None and entry.ensemble is not None:
+        stages |= set(see.evidence.graph(on.server).ensembles[entry.ensemble].models())
+    for one in see.evidence.subjects(Scope.MODEL):
+        queue = see.evidence.read(QUEUE_SECONDS, one)
+        if one.server == on.server and one.model in stages and queue.value and not see.evidence.is_engine(one):
+            free = queue_of(predict(stage_load(see, one)))
+            yield one.model or "", queue - free if free.value is not None else Reading.of(0.0, Unit.SECONDS, "")
+
+
+def _finding(see: Ledger, on: Subject, held: dict[str, float]) -> Fires:
+    instances, limit = see.need(INSTANCES, on), see.need(RATE_LIMIT, on)
+    use, show = min(see.need(RATE_LIMIT_USE, on), 1.0), Unit.SECONDS.show
+    where = max(held, key=held.__getitem__)
+    beyond = "" if where == on.model else f" for {where}: while one waits for the resource, no other model begins"
+    return Fires(
+        summary=f"the rate limiter lets {limit:.0f} of {instances:.0f} instances of {on.model} execute at once, which "
+        f"do so {Unit.RATIO.show(use)} of the time; requests wait {show(held[where])}{beyond}",
+        claims=tuple(Claim(stage=model, phase=Phase.QUEUE, seconds=seconds) for model, seconds in held.items()),
+        saved_seconds=sum(held.values()),
+        suggestion=_suggestion(see, on, instances),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject, instances: float) -> Suggestion:
+    """Return the ways out; the configuration's is only proposed where the configuration is known."""
+    config = see.evidence.config(on)
+    needs = {one.name: one.count for group in (config.instance_groups if config else ()) for one in group.resources}
+    enough = " ".join(f"--rate-limit-resource={name}:{count * instances:.0f}" for name, count in needs.items())
+    remove = ConfigChange(model=on.model or "", settings=(Setting(path=SETTING, value=None),))
+    return Suggestion(
+        text=f"remove rate_limiter from the instance_group of {on.model}, or start Triton with "
+        f"{enough or '--rate-limit-resource'}; more instances would wait for the same resource",
+        change=remove if needs else None,
+    )

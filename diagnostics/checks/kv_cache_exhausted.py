@@ -39,12 +39,19 @@ from diagnostics.checks.engine_gates import (
     cache_is_short,
     cache_may_be_reserved,
     held_earlier,
+    larger_cache,
     wait_claim,
 )
-from diagnostics.checks.engine_settings import larger_cache
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
+    ENGINE_BLOCK_TOKENS,
+    ENGINE_KV_BLOCKED,
+    ENGINE_KV_BLOCKS,
+    ENGINE_KV_NEED,
+    ENGINE_KV_USED,
+    ENGINE_MAX_UTILIZATION,
     ENGINE_MICRO_BATCHES,
+    ENGINE_PAUSED_SHARE,
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_HELD,
     ENGINE_PEAK_SCHEDULED,
@@ -54,17 +61,8 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.engine_cache import (
-    ENGINE_BLOCK_TOKENS,
-    ENGINE_KV_BLOCKED,
-    ENGINE_KV_BLOCKS,
-    ENGINE_KV_NEED,
-    ENGINE_KV_USED,
-    ENGINE_MAX_UTILIZATION,
-    ENGINE_PAUSED_SHARE,
-)
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

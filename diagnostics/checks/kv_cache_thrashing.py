@@ -33,24 +33,27 @@ from diagnostics.checks.engine_gates import (
     KV_FULL,
     PAUSED,
     engine_phase,
+    larger_cache,
     never_pauses,
     nothing_held_back,
+    parameter,
+    parameter_change,
     pausing_is_cheap,
 )
-from diagnostics.checks.engine_settings import larger_cache, parameter, parameter_change
 from diagnostics.evidence.ledger import Ledger, Undecided
-from diagnostics.signals.engine import ENGINE_WAIT_SECONDS, ENGINE_WAITING, ENGINE_WAITING_SHARE
-from diagnostics.signals.engine_cache import (
+from diagnostics.signals.engine import (
     ENGINE_KV_USED,
     ENGINE_MAX_UTILIZATION,
     ENGINE_PAUSE_SECONDS,
     ENGINE_PAUSED,
     ENGINE_PAUSED_SHARE,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
     GUARANTEED_NO_EVICT,
     MAX_UTILIZATION,
 )
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

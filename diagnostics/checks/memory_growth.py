@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.memory import MEMORY_GROWTH, MEMORY_LEFT, SERVER_MEMORY
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.host import MEMORY_GROWTH, MEMORY_LEFT, SERVER_MEMORY
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.units import Unit
 
 DAY = 86_400.0

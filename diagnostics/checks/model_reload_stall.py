@@ -33,8 +33,8 @@ from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, L
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_QUEUE_SECONDS, COLD_SLOWDOWN
 from diagnostics.signals.load_waits import HELD_REQUESTS, HELD_SECONDS, HELD_SHARE
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS
-from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.units import Unit
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
-from diagnostics.checks.failing import ENOUGH_FAILURES
+from diagnostics.checks.entries import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.absences import PORT_REFUSES
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
@@ -47,8 +47,7 @@ from diagnostics.signals.outages import (
     STILL_UNAVAILABLE,
     UNAVAILABLE_SECONDS,
 )
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON, Happened
 from diagnostics.window.outages import INDEX, LOADING, LOG, PORT, READS, REFUSING, RESTARTED, UNLOADING, Outage

@@ -28,11 +28,9 @@ from __future__ import annotations
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.latency import SUMMARIES
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.signals.traces import TRACED_SHARE
-from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.signals.triton import REQUEST_RATE, SUMMARIES
 from diagnostics.units import Unit
 
 HOT = Limit(

@@ -31,15 +31,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import engine_phase
-from diagnostics.checks.engine_settings import parameter, parameter_change
+from diagnostics.checks.engine_gates import engine_phase, parameter, parameter_change
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS, LONG_PROMPTS
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.engine_iterations import (
+    ENGINE_CONTEXT_SHARE,
+    ENGINE_PREFILL_STALL,
+    ENGINE_PROMPT_TOKENS,
+    LONG_PROMPTS,
+)
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -31,9 +31,8 @@ from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SECONDS, QUEUE_SPREAD, REQUEST_SECONDS
 from diagnostics.units import Unit
 
 LEVELS = Limit(value=2, unit=Unit.COUNT, because="with one level nobody overtakes")

@@ -27,15 +27,14 @@ moves no counter of the model. Measured on 24.10: with a limit of 4, stalls of 0
 from __future__ import annotations
 
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.checks.gates import BUSY, device_is_full, host_is_full
 from diagnostics.checks.instances import instances_change, is_short, scaling
 from diagnostics.evidence.ledger import Ledger, Undecided
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_BEFORE_STAGE, REJECTED_REQUESTS
-from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import QUEUE_LIMIT
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit

@@ -30,7 +30,7 @@ from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, L
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.fleet import QUEUE_AHEAD, REPLICAS, TRAFFIC_CERTAINTY, TRAFFIC_RATIO
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

@@ -31,8 +31,7 @@ from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.fleet import EXECUTION_EXCESS, EXECUTION_RATIO, QUEUE_AHEAD, REPLICAS, TRAFFIC_RATIO
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

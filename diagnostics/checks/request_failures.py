@@ -29,12 +29,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import QUEUE_LIMIT
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUESTS
 from diagnostics.units import Unit
 

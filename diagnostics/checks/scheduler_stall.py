@@ -40,7 +40,7 @@ from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, QUEUE_LIMIT
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.traces import BLOCKED_SECONDS
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting

@@ -30,9 +30,8 @@ from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.sequence import SEQUENCE_BATCHING
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, SEQUENCE_BATCHING
 from diagnostics.units import Unit
 
 CHECK = Check(

@@ -12,17 +12,15 @@ from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
 from diagnostics.checks.gates import callees_are_told_apart, host_is_full, waits_for_callees
-from diagnostics.checks.predictions import queue_of
-from diagnostics.evidence.capacity import STRETCHED
+from diagnostics.checks.instances import queue_of
+from diagnostics.evidence.capacity import STRETCHED, stage_load
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
-from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Reading, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit

@@ -56,20 +56,23 @@ from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
-from diagnostics.checks.instances import Scaling, instances_change, scaling
-from diagnostics.checks.predictions import prediction, queue_of
-from diagnostics.checks.rate_limited import with_more_of_the_resource
+from diagnostics.checks.instances import (
+    Scaling,
+    instances_change,
+    prediction,
+    queue_of,
+    scaling,
+    with_more_of_the_resource,
+)
 from diagnostics.checks.shared_lock import in_turns, may_take_turns, takes_turns, work_or_turns
 from diagnostics.evidence.capacity import IN_USE, is_rate_limited
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.signals.capacity import MOST_AT_ONCE
+from diagnostics.signals.capacity import MOST_AT_ONCE, RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
-from diagnostics.signals.rate_limiter import RATE_LIMIT, RATE_LIMIT_USE
-from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
     BATCH_SIZE,

@@ -30,10 +30,8 @@ from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Q
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Signal, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 
 CHECK = Check(layer=Layer.TELEMETRY, scope=Scope.SERVER, limits={})

@@ -29,8 +29,8 @@ from __future__ import annotations
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.flow import COUNTED_SHARE, IMPLAUSIBLE_STEPS
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.units import Unit
 
 ANY = Limit(value=1, unit=Unit.COUNT, because="a server that counts rightly never shows one")

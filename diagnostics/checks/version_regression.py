@@ -29,8 +29,7 @@ from __future__ import annotations
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.tuning.changes import ConfigChange, Setting

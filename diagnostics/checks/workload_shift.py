@@ -52,8 +52,7 @@ from diagnostics.signals.mix import (
     SIZE_SHIFT,
     SIZE_SHIFT_SECONDS,
 )
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Signal, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened

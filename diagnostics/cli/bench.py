@@ -10,17 +10,15 @@ from typing import Any
 
 import click
 
-from diagnostics.bench.kept import parse_report
-from diagnostics.bench.limits import parse_limits
-from diagnostics.bench.report import BenchReport
+from diagnostics.bench.block import parse_limits
+from diagnostics.bench.report import BenchReport, parse_report
 from diagnostics.cli.interrupting import Settle, interruptible
-from diagnostics.cli.options import DURATION, Duration, is_given, source_options
+from diagnostics.cli.options import DURATION, Duration, coloured, is_given, source_options
 from diagnostics.cli.sources import looks_like_a_path, warn
-from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
-from diagnostics.render.bench.words import MEASURE_WORDS
+from diagnostics.render.bench.phrases import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
-from exporters.sources.given_file import read_given
+from exporters.sources.repository import read_given
 
 _EPILOG = """\b
 Examples:
@@ -207,7 +205,7 @@ def _refuse_unmatched(found: Sequence[str], where: str) -> None:
 def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> BenchReport:
     try:
         from diagnostics.cli.benching import BenchRequest, measure
-        from diagnostics.loadgen.plan import Plan
+        from diagnostics.loadgen.sweep import Plan
         from diagnostics.loadgen.target import TargetOptions
     except ModuleNotFoundError as error:
         raise not_installed(error, "bench", where="sending load") from error
@@ -261,7 +259,7 @@ def _show(report: BenchReport, by: str, output: str, *, err: bool) -> None:
 
         click.echo(bench_json(report, by), nl=False, err=err)
     elif output == "markdown":
-        from diagnostics.render.bench.markdown import bench_markdown
+        from diagnostics.render.bench.text import bench_markdown
 
         click.echo(bench_markdown(report, by), nl=False, err=err)
     elif output == "html":

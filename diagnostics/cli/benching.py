@@ -8,15 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnostics.bench.limits import RequestLimits
-from diagnostics.bench.report import BenchReport
-from diagnostics.bench.workload import differences
+from diagnostics.bench.block import RequestLimits
+from diagnostics.bench.report import BenchReport, differences
 from diagnostics.cli.interrupting import Settle
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.pacing import event_loop
-from diagnostics.loadgen.plan import Plan
 from diagnostics.loadgen.repository import configuration
-from diagnostics.loadgen.sweep import Contender, LoadSweep
+from diagnostics.loadgen.sweep import Contender, LoadSweep, Plan
 from diagnostics.loadgen.target import (
     LoadTarget,
     Order,

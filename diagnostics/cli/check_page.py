@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from diagnostics import __version__
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
-from diagnostics.cli.near_matches import nearest
+from diagnostics.cli.options import nearest
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import PREFIX
 from diagnostics.gen.finding_alerts import severity

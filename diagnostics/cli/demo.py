@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagnostics.cli.near_matches import nearest
-from diagnostics.cli.options import DURATION, is_given
-from diagnostics.cli.terminal import coloured
+from diagnostics.cli.options import DURATION, coloured, is_given, nearest
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +86,7 @@ def _run(fault: DemoFault, seconds: float | None) -> bool:
 
 
 def _keep(fault: DemoFault, seconds: float | None) -> None:
-    from diagnostics.cli.kept_demonstration import LONGEST_SECONDS, KeptDemonstration
+    from diagnostics.cli.demonstration import LONGEST_SECONDS, KeptDemonstration
     from diagnostics.demo.environment import ensure_environment
 
     KeptDemonstration(

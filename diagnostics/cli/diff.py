@@ -6,16 +6,14 @@ import json
 
 import click
 
-from diagnostics.cli.sources import explain_newest, warn
-from diagnostics.cli.terminal import coloured
-from diagnostics.cli.two_windows import WindowChoice, two_windows
+from diagnostics.cli.options import coloured
+from diagnostics.cli.sources import WindowChoice, explain_newest, two_windows, warn
 from diagnostics.diagnosis.diff import WindowDiff, difference
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.proof import validated
+from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK
 from diagnostics.render.diff.json import diff_report
-from diagnostics.render.diff.markdown import diff_markdown
-from diagnostics.render.diff.text import diff_text
+from diagnostics.render.diff.text import diff_markdown, diff_text
 
 _EPILOG = """\b
 Examples:

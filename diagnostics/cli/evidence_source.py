@@ -25,7 +25,7 @@ from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.window.window import Window
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import is_prometheus
+from exporters.sources.prometheus_api import is_prometheus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +152,14 @@ def explained(source: EvidenceSource) -> tuple[Explanation, bool]:
     if not source.names:
         return _of_history(source), False
     if any(map(is_prometheus, source.names)):
-        from diagnostics.cli.stored import explain_stored
+        from diagnostics.cli.sources import explain_stored
 
         return explain_stored(source.names, source.question, source.window, source.options), False
     if any(map(is_saved, source.names)):
         return explain_saved(_all_saved(source), source.question), False
     if all(map(looks_like_a_path, source.names)):
         return explain_captures([Path(name) for name in source.names], source.question, warn), False
-    from diagnostics.cli.reading import explain_servers
+    from diagnostics.cli.sources import explain_servers
 
     return explain_servers(source.names, source.question, source.window, source.options)
 

@@ -1,27 +1,114 @@
-"""`diag explain`: why is it slow, and what to change."""
+"""`--fail-on`: what makes a command exit with 1, wherever the answer came from."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.cli.asking import ServiceQuery, ask
+from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
-from diagnostics.cli.fail_on import FAIL_ON, fails
-from diagnostics.cli.near_matches import nearest
-from diagnostics.cli.options import places_given
-from diagnostics.cli.running_service import RunningService, url_option
-from diagnostics.cli.terminal import coloured
-from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.cli.options import coloured, nearest, places_given
+from diagnostics.cli.running_service import CheckAnswer, RunningService, path_of, url_option
+from diagnostics.cli.sources import moment
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.render.explanation.why_not import account
+from diagnostics.window.rolling import WINDOW_SECONDS
+
+FAIL_ON = ("critical", "warning", "unknown", "never")
+
+
+def fails(fail_on: str, verdict: str, severities: Iterable[str]) -> bool:
+    """Return whether a verdict, with the severities of its findings, is what `fail_on` (of FAIL_ON) names."""
+    match fail_on:
+        case "critical":
+            return Severity.CRITICAL in severities
+        case "warning":
+            return verdict == Verdict.DEGRADED
+        case "unknown":
+            return verdict in (Verdict.DEGRADED, Verdict.NO_CLEAR_CAUSE, Verdict.INSUFFICIENT_DATA)
+        case _:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceQuery:
+    """What is asked of the service.
+
+    Attributes:
+        deployment: its name; None for the only one.
+        at: the moment, as given; None for now.
+        since: seconds before it; None for the service's own window.
+        output: as `--output`.
+        fail_on: as `--fail-on`.
+        check: whose account is wanted instead (`--why-not`); None for the explanation.
+
+    """
+
+    deployment: str | None
+    at: str | None
+    since: float | None
+    output: str
+    fail_on: str
+    check: str | None
+
+
+def ask(service: RunningService, asked: ServiceQuery) -> int:
+    """Print the service's answer and return the exit code.
+
+    Raises:
+        CollectError: no service answers, or it cannot answer this.
+        UsageError: which deployment is meant is not clear, or the moment cannot be read.
+
+    """
+    name = service.deployment(asked.deployment)
+    if asked.check is not None:
+        if asked.at is not None or asked.since is not None:
+            raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
+        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", CheckAnswer)["account"], nl=False)
+        return EXIT_OK
+    path, query = _explanation(name, asked)
+    output = "coloured" if asked.output == "text" else asked.output
+    answer = service.answer(path, output=output, **query)
+    try:
+        code = _exit_code(answer.headers, asked.fail_on)
+        text = answer.body.decode("utf-8", "replace")
+        shown = _indented(text) if output == "json" else text
+    except (KeyError, ValueError, RecursionError):
+        raise service.other_program() from None
+    click.echo(shown, nl=False)
+    return code
+
+
+def _indented(report: str) -> str:
+    return f"{json.dumps(json.loads(report), indent=1, allow_nan=False)}\n"
+
+
+def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
+    """Return the exit code that an explanation's headers mean."""
+    verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
+    if float(to) <= 0 or headers.get("Diag-Current") == "false":
+        return EXIT_COLLECT
+    return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK
+
+
+def _explanation(name: str, asked: ServiceQuery) -> tuple[str, dict[str, Any]]:
+    if asked.at is None and asked.since is None:
+        return f"{path_of(name)}/explanation", {}
+    now = time.time()
+    at = moment(asked.at, now) if asked.at is not None else now
+    return "/explain", {"deployment": name, "at": at, "since": asked.since or WINDOW_SECONDS}
+
 
 _EPILOG = """\b
 Examples:
@@ -76,7 +163,7 @@ def command(
             raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
         ctx.exit(ask(RunningService(url, source.options), _asked(source, output, fail_on, check)))
     explanation, failed = explained(replace(source, question=replace(source.question, objective=wanted)))
-    from diagnostics.diagnosis.proof import validated
+    from diagnostics.diagnosis.validation import validated
 
     explanation = validated(explanation)
     _show(explanation, output, check)

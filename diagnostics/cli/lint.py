@@ -10,15 +10,14 @@ from time import monotonic
 import click
 
 from diagnostics.cli.lint_rules import chosen, page, table
-from diagnostics.cli.options import is_given
-from diagnostics.cli.terminal import coloured
+from diagnostics.cli.options import coloured, is_given
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import LintSeverity
 from diagnostics.lint.run import LintReport, lint
 from diagnostics.lint.settings import LintSettings, settings_file, settings_of
-from diagnostics.render.clean import clean
 from diagnostics.render.lint.text import count, lint_text, sums
+from diagnostics.render.plain import clean
 
 _EPILOG = """\b
 Examples:
@@ -119,7 +118,7 @@ def _print(report: LintReport, output: str) -> None:
 
         click.echo(json.dumps(lint_report(report), indent=1, ensure_ascii=False))
     else:
-        from diagnostics.render.lint.sarif import lint_sarif
+        from diagnostics.render.lint.json import lint_sarif
 
         click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from diagnostics.cli.near_matches import nearest
+from diagnostics.cli.options import nearest
 from diagnostics.errors import UsageError
 from diagnostics.lint.catalogue import RegisteredRule, catalogue
 from diagnostics.lint.rule import LintTopic

@@ -161,7 +161,7 @@ def _misuse(error: click.ClickException) -> str:
 
 def _meant(error: click.ClickException) -> str:
     """Return the verb or the value that was probably meant; empty where nothing is like what was given."""
-    from diagnostics.cli.near_matches import close_to
+    from diagnostics.cli.options import close_to
 
     told, mark, _ = error.format_message().partition("' is not one of ")
     given = told.rpartition(": '")[2] if mark else told.partition("No such command '")[2].partition("'")[0]
@@ -180,8 +180,8 @@ def _meant(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    from diagnostics.render.clean import clean  # after --help, which needs neither
-    from diagnostics.wire.secret_shapes import scrub_shapes
+    from diagnostics.render.plain import clean
+    from diagnostics.wire.redact import scrub_shapes
 
     if os.environ.get("DIAG_DEBUG") == "1":
         click.echo(scrub_shapes(traceback.format_exc()), err=True, nl=False)

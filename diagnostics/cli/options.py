@@ -1,11 +1,12 @@
-"""Options that several verbs share, and the types of their values."""
+"""Near matches for a name that does not exist."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -13,13 +14,33 @@ from click.core import ParameterSource
 
 from diagnostics.errors import UsageError
 from diagnostics.units import parse_duration
-from exporters.sources.access import (
-    DEFAULT_TIMEOUT,
-    STORE_TIMEOUT,
-    SourceOptions,
-    clean_secret,
-    read_secret,
-)
+from exporters.sources.access import DEFAULT_TIMEOUT, STORE_TIMEOUT, SourceOptions, clean_secret, read_secret
+
+
+def nearest(name: str, existing: Iterable[str], command: str) -> str:
+    """Return a hint that names what was probably meant, or the command that lists what exists."""
+    close = close_to(name, existing, least=0.4)
+    return f"did you mean {' or '.join(close)}?" if close else f"`{command}` lists them"
+
+
+def among(name: str, existing: Sequence[str], what: str) -> str:
+    """Return a hint that names what was probably meant, and lists a dozen of what exists; `what` is its plural."""
+    if not existing:
+        return f"{what} are unknown: nothing was read of any"
+    close = close_to(name, existing)
+    meant = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{meant}{what} are {', '.join(existing[:12])}{', …' if len(existing) > 12 else ''}"
+
+
+def close_to(name: str, existing: Iterable[str], *, least: float = 0.6) -> list[str]:
+    """Return up to three names like this one, the likest first; `least` is how like, 0 to 1."""
+    return difflib.get_close_matches(name, list(existing), n=3, cutoff=least)
+
+
+def coloured(text: str, colour: str) -> str:
+    """Return the text in a colour of `click.style`; as it is where `colour` is empty."""
+    return click.style(text, fg=colour) if colour else text
+
 
 BEARER_VARIABLE = "DIAG_BEARER_TOKEN"
 BASIC_VARIABLE = "DIAG_BASIC_AUTH"

@@ -10,25 +10,21 @@ from dataclasses import dataclass, replace
 import click
 
 from diagnostics.anatomy.anatomy import anatomies
-from diagnostics.cli.changes_given import changes_given, models_on
+from diagnostics.cli.change_options import SweepGiven, changes_given, models_on, rate_factor, sweep_given
 from diagnostics.cli.evidence_source import SourceEvidence
-from diagnostics.cli.load_given import rate_factor
-from diagnostics.cli.near_matches import among
-from diagnostics.cli.sweep_given import SweepGiven, sweep_given
+from diagnostics.cli.options import among
 from diagnostics.diagnosis.proposal import LoadChange, Proposal, SweepProposal, moves, patches
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import forecast, performance
-from diagnostics.forecast.sweep import ForecastSweep, SweepPoint, knee_of_load, knee_of_setting
+from diagnostics.forecast.predict import ForecastSweep, SweepPoint, forecast, knee_of_load, knee_of_setting, performance
 from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
-from diagnostics.tuning.changes import ConfigChange
-from diagnostics.tuning.current import current
+from diagnostics.tuning.changes import ConfigChange, current
 from diagnostics.tuning.simulation.scenario import ClosedLoop
 
 # A rate that is given in requests per second is the one in effect where it differs by less than is shown.

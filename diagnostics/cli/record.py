@@ -15,18 +15,16 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.options import DURATION, source_options
-from diagnostics.cli.reading import opened
-from diagnostics.cli.sources import looks_like_a_path
+from diagnostics.cli.sources import looks_like_a_path, opened
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from diagnostics.units import Unit
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from exporters.sources.access import SourceOptions
-from exporters.sources.clock import CLOCK
 from exporters.sources.dcgm import dcgm_page
 from exporters.sources.repository import repository_scrapes
-from exporters.sources.schedule import Source, collect
+from exporters.sources.schedule import CLOCK, Source, collect
 from exporters.sources.triton import TritonServer, discover_all
 
 _EPILOG = """\b

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.sources import warn
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.gen.alert import Alert
+from diagnostics.gen.alert import Alert, Firing, firings
 from diagnostics.gen.files import every_alert
-from diagnostics.gen.query_cost import metrics_read
-from diagnostics.gen.replay import Firing, firings
+from diagnostics.gen.overview_page import metrics_read
 from diagnostics.gen.rule_groups import alone
 from diagnostics.wire.prometheus_answer import QueryResult, joined
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import PREFIX, parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi, TooMuch
+from exporters.sources.prometheus_api import PREFIX, PrometheusApi, TooMuch, parse_prometheus
 
 STEP_SECONDS = 60.0
 # A day of minutes is far below the 11,000 points that Prometheus gives at most; a store that refuses gets less.

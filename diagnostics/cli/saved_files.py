@@ -16,8 +16,8 @@ from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
-from diagnostics.evidence.untimed import UntimedEvidence
-from diagnostics.signals.subject import Scope
+from diagnostics.evidence.stated import UntimedEvidence
+from diagnostics.signals.signal import Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import Happened
 from diagnostics.window.saved import LEAST_APART, Basis, SavedBody, SavedWindow, laid_out
@@ -27,7 +27,7 @@ from diagnostics.wire.model_config import ModelConfig, configured_model, parse_m
 from diagnostics.wire.perf_analyzer import LoadTest, parse_perf_analyzer
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import Other, bare, pages_in, recognised, whole_answer, whole_page
-from exporters.sources.given_file import MOST_BYTES, read_given
+from exporters.sources.repository import MOST_BYTES, read_given
 
 STDIN = "-"
 MOST_FILES = 200

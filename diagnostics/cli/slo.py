@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from diagnostics.cli.options import DURATION, connection_options
-from diagnostics.cli.running_service import RunningService, url_option
-from diagnostics.cli.service_answers import Slos
+from diagnostics.cli.running_service import RunningService, Slos, url_option
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
 from exporters.sources.access import SourceOptions
@@ -136,7 +135,7 @@ def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, .
         return read_slos(files) if files else ()
     with _installed():
         from diagnostics.cli.service_settings import loaded_from
-        from diagnostics.slo.configured import configured
+        from diagnostics.slo.reading import configured
 
     return unique([*configured(loaded_from(config_file)), *(read_slos(files) if files else ())])
 
@@ -189,7 +188,7 @@ def _exit_code(told: Told, fail_on: str) -> int:
 def rules(files: tuple[Path, ...], prometheusrule: bool, runbooks: str) -> None:
     """Print recording rules and burn alerts for the objectives of FILE."""
     from diagnostics.gen.slo_rules import prometheus_rule, rule_file
-    from diagnostics.slo.cautions import cautions
+    from diagnostics.slo.burn import cautions
     from diagnostics.slo.reading import read_slos
 
     slos = read_slos(files)

@@ -16,8 +16,7 @@ from diagnostics.settings.tree import HistorySettings
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.slo import Slo
 from diagnostics.store import slo_events
-from diagnostics.store.database import FILE, url_of
-from diagnostics.store.trouble import reason_of
+from diagnostics.store.database import FILE, reason_of, url_of
 from exporters.sources.access import read_secret
 
 

@@ -10,8 +10,7 @@ from diagnostics.errors import CollectError
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi, TooMuch
+from exporters.sources.prometheus_api import PrometheusApi, TooMuch, parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
 
 

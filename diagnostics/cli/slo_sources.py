@@ -21,7 +21,7 @@ from diagnostics.wire.capture_layout import MANIFEST
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import safe
-from exporters.sources.prometheus_address import is_prometheus
+from exporters.sources.prometheus_api import is_prometheus
 
 # As in triton:8000.
 _PORT = re.compile(r":\d+/?$")

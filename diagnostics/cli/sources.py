@@ -1,20 +1,23 @@
-"""From what the user names to a window: captures are replayed, URLs are read until the answer is sure."""
+"""Live servers as several verbs read them: found first, then read with what stands beside them."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
+from diagnostics.cli.options import DURATION
 from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.errors import UsageError
-from diagnostics.render.words import changes_told
+from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
+from diagnostics.render.phrases import changes_told
 from diagnostics.units import time_text
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import in_order, settings_changed, stretches
@@ -22,6 +25,75 @@ from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.archive import ARCHIVES
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind, Scrape
+from exporters.sources.access import SourceOptions
+from exporters.sources.dcgm import dcgm_page
+from exporters.sources.machine import Machine
+from exporters.sources.prometheus_api import parse_prometheus
+from exporters.sources.schedule import PATIENCE, Source, collect
+from exporters.sources.triton import TritonServer, discover_all
+
+LONGEST_SECONDS = 60.0
+INTERVAL_SECONDS = 1.0
+
+
+def found(sources: Sequence[str], options: SourceOptions) -> tuple[list[TritonServer], list[CollectError]]:
+    """Return the servers that were found, and why others were not, which is told on standard error.
+
+    Raises:
+        Exit: with code 3, none was found.
+
+    """
+    servers, unfound = discover_all(sources, options)
+    for failure in unfound:
+        warn(str(failure))
+    if not servers:
+        raise click.exceptions.Exit(EXIT_COLLECT)
+    return servers, unfound
+
+
+@contextmanager
+def opened(servers: Sequence[TritonServer], beside: Sequence[Source]) -> Iterator[list[Source]]:
+    """Yield what is read each round: the servers, their machine where they run on it, and what stands beside them.
+
+    Servers and machine are closed afterwards.
+    """
+    with ExitStack() as stack:
+        machine = Machine(servers)
+        stack.callback(machine.close)
+        for server in servers:
+            stack.callback(server.close)
+        yield [*servers, *([machine] if machine.local else []), *beside]
+
+
+def explain_servers(
+    sources: Sequence[str], question: WindowOptions, window: float | None, options: SourceOptions
+) -> tuple[Explanation, bool]:
+    """Return the explanation of servers as they are now, and whether some source could not be reached.
+
+    They are read for exactly `window` seconds; None reads for as long as it takes to be sure.
+    """
+    servers, unfound = found(sources, options)
+    names = [server.name for server in servers]
+    known = [spot for server in servers for spot in server.blind_spots]
+    seconds = window or LONGEST_SECONDS
+    with opened(servers, dcgm_page(options)) as read_from:
+        scrapes = collect(
+            read_from,
+            min(INTERVAL_SECONDS, seconds / 4),
+            seconds=seconds,
+            left=lambda name: known.append(_left(name)),
+        )
+        explanation = until_sure(scrapes, question, names, known, warn, fixed=window is not None)
+    return explanation, bool(unfound)
+
+
+def _left(name: str) -> BlindSpot:
+    return BlindSpot(
+        what=f"the last round of {name}",
+        why=f"it was not complete {PATIENCE:g} s after it began",
+        fix="read again; where it stays so, shorten --timeout, and look at what slows this source down",
+    )
+
 
 # Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at; the lines of
 # logs and client records have times of their own.
@@ -245,3 +317,106 @@ def _iso(text: str) -> float:
 def warn(text: str) -> None:
     """Tell on standard error."""
     click.echo(f"diag: {text}", err=True)
+
+
+def explain_stored(
+    sources: Sequence[str], question: WindowOptions, window: float | None, options: SourceOptions
+) -> Explanation:
+    """Return the explanation of a span of what one store scraped.
+
+    Raises:
+        UsageError: other sources are beside it, an option does not fit, or the store cannot read the selector.
+        CollectError: the store does not answer, or holds nothing of a Triton.
+
+    """
+    if len(sources) > 1:
+        raise UsageError(
+            "a Prometheus is explained alone", hint="name one source; a selector chooses among its servers"
+        )
+    if window is not None and question.since is not None:
+        raise UsageError("mean the same here", where="--window, --since", hint="give one of them")
+    from exporters.sources.prometheus import read_window
+    from exporters.sources.prometheus_api import PrometheusApi
+
+    api = PrometheusApi(parse_prometheus(sources[0]), options, tell=warn)
+    end, seconds = _span(question, window, api.clock())
+    configured = question.repository is not None
+    stored = read_window(api, end, seconds, warn, configured=configured)
+    builder = WindowBuilder()
+    for scrape in repository_of(question, stored.servers):
+        builder.add(scrape)
+    for record in stored.records:
+        builder.take(record)
+    return explain_window(
+        builder.build(), sources=stored.servers, blind_spots=stored.blind_spots, objective=question.objective
+    )
+
+
+def _span(question: WindowOptions, window: float | None, now: float) -> tuple[float, float | None]:
+    """Return the last moment to look at, by the store's clock, and for how long before it; None is not said."""
+    end = moment(question.at, now) if question.at is not None else now
+    if end > now + LATEST_PAST_END:
+        clock = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise UsageError("lies in the future", where="--at", hint=f"the store's clock is at {clock}")
+    if end <= 0:
+        raise UsageError("lies before 1970", where="--at", hint="write 03:12, 2026-11-27T03:12:00Z or Unix seconds")
+    seconds = window or question.since
+    if seconds is not None and seconds > end:
+        option = "--since" if window is None else "--window"
+        raise UsageError("reaches back beyond 1970", where=option, hint="write 5m, 12h or 7d")
+    return min(end, now), seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChoice:
+    """One of them: a capture, and which part of it is meant."""
+
+    path: Path
+    question: WindowOptions
+
+
+_OPTIONS = (
+    click.argument("captures", nargs=-1, required=True, metavar="BEFORE [AFTER]"),
+    click.option(
+        "--at", "moments", multiple=True, metavar="TIME", help="The end of a window (UTC); once for each side."
+    ),
+    click.option("--since", type=DURATION, help="How long before each moment to look."),
+)
+
+
+def two_windows(command: Callable[..., object]) -> Callable[..., object]:
+    """Give `command` the argument and options that name two windows, as `before: Side` and `after: Side`."""
+
+    @functools.wraps(command)
+    def with_sides(
+        *arguments: object, captures: Sequence[str], moments: Sequence[str], since: float | None, **values: object
+    ) -> object:
+        before, after = sides_of(captures, moments, since)
+        return command(*arguments, before=before, after=after, **values)
+
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), with_sides)
+
+
+def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | None) -> tuple[WindowChoice, WindowChoice]:
+    """Return the two windows that are named.
+
+    Raises:
+        UsageError: what is given does not name two windows.
+
+    """
+    for capture in captures:
+        if not looks_like_a_path(capture):
+            raise UsageError("only captures can be compared", where=capture, hint="record the server with diag record")
+    if len(captures) > 2:
+        raise UsageError("two captures at most can be compared", where="BEFORE [AFTER]", hint="name two")
+    if len(captures) == 1 and len(moments) != 2:
+        hint = "name a second capture, or give --at twice"
+        raise UsageError("one capture needs two moments", where="--at", hint=hint)
+    if len(moments) not in (0, 2):
+        hint = "give it twice, as in --at 03:05 --at 03:40"
+        raise UsageError("give a moment for each side, or none", where="--at", hint=hint)
+    if len(captures) == 1 and since is None:
+        raise UsageError("says how long each side is", where="--since", hint="give it, as in --since 5m")
+    question = WindowOptions(since=since)
+    first, last = (replace(question, at=moment) for moment in moments or (None, None))
+    return WindowChoice(path=Path(captures[0]), question=first), WindowChoice(path=Path(captures[-1]), question=last)

@@ -8,16 +8,15 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
+from diagnostics.cli.options import coloured
 from diagnostics.cli.proposing import ChangeRequest
-from diagnostics.cli.terminal import coloured
 from diagnostics.cli.tuning import Aim, carrying, tuned
-from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
+from diagnostics.diagnosis.proposal import CarriedProposal, TunedProposal
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError, reason_of
 from diagnostics.forecast.options import Minimize
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.json import carried_report, tuned_report
-from diagnostics.render.tuning.markdown import carried_markdown, tuned_markdown
-from diagnostics.render.tuning.text import carried_text, tuned_text
+from diagnostics.render.tuning.text import carried_markdown, carried_text, tuned_markdown, tuned_text
 
 FAIL_ON = ("change", "unmet", "never")
 _EPILOG = """\b

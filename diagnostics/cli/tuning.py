@@ -6,32 +6,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagnostics.cli.changes_given import models_on
+from diagnostics.cli.change_options import models_on, vary_given
 from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of
-from diagnostics.cli.vary_given import vary_given
 from diagnostics.diagnosis.explanation import explain
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.proof import validated
-from diagnostics.diagnosis.proposal import LoadChange, moves, patches
-from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
+from diagnostics.diagnosis.proposal import CarriedProposal, LoadChange, Test, TunedProposal, moves, patches
+from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.capacity import is_closed, most_carried
+from diagnostics.forecast.capacity import InfeasibilityReport, is_closed, most_carried, shortfall
 from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.gpu_memory import GpuMemory, gpu_memory
 from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.options import Minimize
-from diagnostics.forecast.packing import Packing, packed, tenants_of
+from diagnostics.forecast.packing import GpuMemory, Packing, gpu_memory, packed, tenants_of
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.forecast.search import Candidate, Tuning, Vary, tune
-from diagnostics.forecast.shortfall import InfeasibilityReport, shortfall
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.signals.gpu_residency import INSTANCE_GPU_MEMORY
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.gpu import INSTANCE_GPU_MEMORY
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.units import Unit
 

@@ -8,17 +8,16 @@ import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
 from diagnostics.cli.evidence_source import SourceEvidence, see_captures
+from diagnostics.cli.options import coloured
 from diagnostics.cli.proposing import entry_of
-from diagnostics.cli.terminal import coloured
-from diagnostics.cli.two_windows import WindowChoice, two_windows
+from diagnostics.cli.sources import WindowChoice, two_windows
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.verification import Verified
-from diagnostics.forecast.verify import Verification, verify
+from diagnostics.forecast.verify import Verification, Verified, verify
 from diagnostics.render.verification.json import verify_report
 from diagnostics.render.verification.text import verify_markdown, verify_text
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 
 FAIL_ON = ("refuted", "inconclusive", "never")
 _EPILOG = """\b

@@ -10,9 +10,8 @@ from collections.abc import Generator
 
 import click
 
-from diagnostics.cli.options import DURATION, is_given, places_given, source_options
+from diagnostics.cli.options import DURATION, coloured, is_given, places_given, source_options
 from diagnostics.cli.running_service import url_option
-from diagnostics.cli.terminal import coloured
 from diagnostics.errors import UsageError
 from diagnostics.render.live import Json, frame, gist
 from exporters.sources.access import SourceOptions

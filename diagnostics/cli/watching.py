@@ -7,15 +7,14 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from diagnostics.cli.running_service import PATIENCE, RunningService
-from diagnostics.cli.service_answers import ServiceStateAnswer
+from diagnostics.cli.running_service import PATIENCE, RunningService, ServiceStateAnswer
 from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.diagnosis.proof import ForecastCache, validated
+from diagnostics.diagnosis.validation import ForecastCache, validated
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.render import words
+from diagnostics.render import phrases
 from diagnostics.render.explanation.json import finding_head
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import WINDOW_SECONDS, RollingWindow
@@ -54,7 +53,7 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         Exit: no server was found.
 
     """
-    from diagnostics.cli.reading import found, opened
+    from diagnostics.cli.sources import found, opened
     from exporters.sources.dcgm import dcgm_page
     from exporters.sources.schedule import collect
 
@@ -122,7 +121,7 @@ def _deployment(name: str, explanation: Explanation) -> Json:
         "verdict": explanation.verdict.value,
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
-        "changes": words.changes(explanation),
+        "changes": phrases.changes(explanation),
         "findings": [_finding(finding) for finding in explanation.findings],
     }
 

@@ -8,14 +8,13 @@ import sys
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
+from diagnostics.cli.options import coloured
 from diagnostics.cli.proposing import ChangeRequest, proposed, swept
-from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.proposal import Proposal, SweepProposal
 from diagnostics.errors import EXIT_OK, UsageError
-from diagnostics.render.forecast import sweep_text as drawing
+from diagnostics.render.forecast import text as drawing
 from diagnostics.render.forecast.json import forecast_report, sweep_report
-from diagnostics.render.forecast.markdown import forecast_markdown, sweep_markdown
-from diagnostics.render.forecast.text import forecast_text
+from diagnostics.render.forecast.text import forecast_markdown, forecast_text, sweep_markdown
 
 _EPILOG = """\b
 Examples:

@@ -1,35 +1,180 @@
-"""Starts a real Triton on this machine, and leaves nothing behind.
-
-A small supervisor process (supervise.py) is the server's parent. It holds everything that must go away, so
-that it goes away however the launching process ends: normally, by Ctrl-C, or killed.
-"""
+"""What a server is started with: its backend folder, command line and environment variables."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import secrets
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import urllib3
 
-from diagnostics.demo import server_log
-from diagnostics.demo.command import Start
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import DemoFault, materialise
-from diagnostics.demo.ports import HOST, Ports
 from diagnostics.errors import CollectError
+
+# They would reach the interpreter that the stub embeds, or the server's libraries.
+_FOREIGN = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One start of a server.
+
+    Attributes:
+        environment: where its program is.
+        repository: the model repository it serves.
+        folder: a private folder, which goes when the server does.
+        ports: its loopback ports.
+        shm_prefix: begins the name of each shared memory region that it makes.
+        exit_timeout: seconds that it waits at its end for requests in flight and open connections.
+        args: further options.
+
+    """
+
+    environment: TritonEnvironment
+    repository: Path
+    folder: Path
+    ports: Ports
+    shm_prefix: str
+    exit_timeout: float
+    args: Sequence[str]
+
+    def write_backend(self) -> None:
+        """Put the Python backend and the stub of the environment's interpreter together, as the server wants them."""
+        backend = self.folder / "backends" / "python"
+        shutil.copytree(self.environment.python_backend, backend)
+        shutil.copy(self.environment.stub, backend)
+
+    def compile_models(self) -> None:
+        """Write the bytecode of the models' modules, as the server's interpreter would when it loads them.
+
+        Files that appear beside a loaded model make the server take it for a changed one: a new instance
+        count alone, which it otherwise takes over in place, would load the model anew.
+        """
+        subprocess.run([self.environment.python, "-m", "compileall", "-qq", self.repository], check=False)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        options: dict[str, object] = {
+            "model-repository": self.repository,
+            "backend-directory": self.folder / "backends",
+            "backend-config": f"python,shm-region-prefix-name={self.shm_prefix}",
+            "model-control-mode": "explicit",
+            "load-model": "*",
+            "metrics-config": "summary_latencies=true",
+            "exit-timeout-secs": round(self.exit_timeout),
+        }
+        for service in ("http", "grpc", "metrics"):
+            options |= {f"{service}-address": HOST, f"{service}-port": getattr(self.ports, service)}
+        given = [f"--{name}={value}" for name, value in options.items()]
+        return [str(self.environment.tritonserver), *given, *self.args]
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables: this process's, with the paths that server and stub need."""
+        variables = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+        # The stub embeds Python and finds its packages through the first interpreter on PATH.
+        variables["PATH"] = f"{self.environment.python.parent}:{os.environ.get('PATH', os.defpath)}"
+        variables["LD_LIBRARY_PATH"] = self.environment.library_path
+        return variables
+
+
+HOST = "127.0.0.1"
+_LISTEN = "0A"
+# gRPC opens IPv4 addresses as mapped IPv6 ones.
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The three loopback ports of a server."""
+
+    http: int
+    grpc: int
+    metrics: int
+
+    @classmethod
+    def free(cls) -> Self:
+        """Return three ports that nobody listens on right now; another process may still take one."""
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+            for each in sockets:
+                each.bind((HOST, 0))
+            http, grpc, metrics = (each.getsockname()[1] for each in sockets)
+        return cls(http=http, grpc=grpc, metrics=metrics)
+
+    def held_by(self, pid: int, arguments: Sequence[str] = ()) -> bool:
+        """Return whether the process listens on all that its arguments do not switch off; false also if it is gone."""
+        offered = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+        wanted = {port for role, port in offered.items() if f"--allow-{role}=false" not in arguments}
+        return wanted <= _listened(pid)
+
+
+def _listened(pid: int) -> set[int]:
+    # /proc/net/tcp: sl local_address rem_address st … uid timeout inode (proc_pid_net(5)).
+    sockets = _sockets(pid)
+    rows = [line.split() for table in _TABLES if table.exists() for line in table.read_text("ascii").splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTEN and row[9] in sockets}
+
+
+def _sockets(pid: int) -> set[str]:
+    inodes = set()
+    with contextlib.suppress(FileNotFoundError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                inodes.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return inodes
+
+
+_ENTRY = re.compile(r'E\d{4} \S+ \d+ \S+\] "(?P<text>.*?)(?:\\n|")')
+_NO_GPU = re.compile(r"CUDA|Cuda|DCGM|NVML")
+_NO_OPTION = re.compile(r"unrecognized option '[^']*'")
+_PORT_TAKEN = re.compile(r"Socket '[^']*' already in use")
+_LIMIT = 300
+
+
+def start_error(text: str) -> str:
+    """Return why a server did not start: the first error entry, since later ones follow from it.
+
+    What it says about a missing GPU is passed over. Without an error entry: its last line.
+    """
+    option = _NO_OPTION.search(text)
+    if option:
+        return option.group()
+    errors = (match.group("text") for match in _ENTRY.finditer(text))
+    return next((error.strip() for error in errors if not _NO_GPU.search(error)), last_line(text))[:_LIMIT]
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty, cut to a readable length."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LIMIT] if lines else "it wrote no log"
+
+
+def port_taken(text: str) -> str | None:
+    """Return the message about a port that another process listens on, None if the log has none."""
+    match = _PORT_TAKEN.search(text)
+    return match.group() if match else None
+
+
+def loaded_models(text: str) -> set[str]:
+    """Return the names of the models that were loaded at least once."""
+    return set(re.findall(r"successfully loaded '([^']+)'", text))
+
 
 _SUPERVISOR = Path(__file__).with_name("supervise.py")
 _ATTEMPTS = 3
@@ -103,7 +248,7 @@ class TritonLauncher:
             try:
                 self._start()
             except BaseException as error:
-                bad_luck = self._wanted_ports is None and server_log.port_taken(self._log_text()) is not None
+                bad_luck = self._wanted_ports is None and port_taken(self._log_text()) is not None
                 self.stop()
                 if not (isinstance(error, CollectError) and bad_luck and attempt + 1 < _ATTEMPTS):
                     raise
@@ -193,7 +338,7 @@ class TritonLauncher:
         if self.ports.held_by(self.pid, self._args):
             return True
         # A metrics port that is taken does not end the server: another one's page would be read.
-        taken = server_log.port_taken(self._log_text())
+        taken = port_taken(self._log_text())
         if taken is not None:
             raise CollectError(f"the server cannot open its ports: {taken}", where=self.metrics_url)
         return False
@@ -205,7 +350,7 @@ class TritonLauncher:
 
     def _progress(self) -> str:
         models = sum(1 for _ in self.repository.glob("*/config.pbtxt"))
-        return f"loading models: {len(server_log.loaded_models(self._log_text()))} of {models}"
+        return f"loading models: {len(loaded_models(self._log_text()))} of {models}"
 
     def _get_ok(self, path: str) -> bool:
         try:
@@ -236,7 +381,7 @@ class TritonLauncher:
 
     def _why(self) -> str:
         text = self._log_text()
-        return server_log.last_line(text) if self._ready else server_log.start_error(text)
+        return last_line(text) if self._ready else start_error(text)
 
     def _log_text(self) -> str:
         try:

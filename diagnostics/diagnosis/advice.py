@@ -1,16 +1,89 @@
-"""A suggestion's change as a patch of the file at hand, or of the configuration in effect."""
+"""How a patch is applied to a running server, what else that touches, and how it is taken back.
+
+Triton 2.51, tried under load: neither a reload, nor a count changed in place, nor an unload loses a request that is
+queued; after an unload new ones are refused until the model is loaded.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from diagnostics.checks.check import Suggestion
-from diagnostics.diagnosis.applying import Steps, steps
 from diagnostics.errors import DiagError
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.signals.subject import Subject
-from diagnostics.tuning.changes import BlastRadius, blast_radius
+from diagnostics.signals.signal import Subject
+from diagnostics.tuning.changes import BlastRadius, ConfigChange, blast_radius
 from diagnostics.tuning.patch import Patch, patch
+from diagnostics.wire.model_config import ModelConfig
+
+_COUNT = "instance_group.count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Sentences without a full stop.
+
+    Attributes:
+        touches: what applying it does to the running server.
+        apply: what to do, by the server's model control mode; empty without a patch.
+        undo: how to go back; empty without a patch.
+
+    """
+
+    touches: str
+    apply: str = ""
+    undo: str = ""
+
+
+def steps(
+    change: ConfigChange, made: Patch | None, radius: BlastRadius, config: ModelConfig | None, *, engine: bool
+) -> Steps:
+    """Return how to apply a patch; only what it touches where there is none.
+
+    `engine` says that the model is an engine, whose memory has no room for a second copy.
+    """
+    touches = _touches(change, radius, config, engine=engine)
+    if made is None:
+        return Steps(touches=touches)
+    alone = engine and radius is not BlastRadius.IN_PLACE
+    return Steps(
+        touches=touches,
+        apply=f"{_edit(made, change.model)}, then {_load(change.model, alone=alone)}",
+        undo=f"{'patch -R -p1' if made.base == 'file' else 'put the former text back'}, then the same",
+    )
+
+
+def _edit(made: Patch, model: str) -> str:
+    return "patch -p1 in the model repository" if made.base == "file" else f"edit {model}/config.pbtxt as it says"
+
+
+def _load(model: str, *, alone: bool) -> str:
+    at = f"POST /v2/repository/models/{quote(model, safe='', errors='replace')}"
+    if alone:
+        return f"{at}/unload and …/load (model control explicit), or restart the server"
+    return f"{at}/load (model control explicit), wait for the next poll (poll), or restart (none)"
+
+
+def _touches(change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool) -> str:
+    match radius:
+        case BlastRadius.IN_PLACE:
+            more = "; each further instance holds its own copy of the model" if _adds_instances(change, config) else ""
+            return f"applied in place, without a reload{more}"
+        case BlastRadius.RELOAD if engine:
+            return "unloads and loads the engine: requests are refused meanwhile, so one replica at a time"
+        case BlastRadius.RELOAD:
+            return "reloads the model: both copies in memory meanwhile; what is queued is still answered"
+        case BlastRadius.ENGINE_REBUILD:
+            return "needs a new engine"
+
+
+def _adds_instances(change: ConfigChange, config: ModelConfig | None) -> bool:
+    held = max((group.count for group in config.instance_groups if not group.passive), default=1) if config else 1
+    return any(
+        setting.path == _COUNT and isinstance(setting.value, int) and setting.value > held
+        for setting in change.settings
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

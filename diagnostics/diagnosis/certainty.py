@@ -6,7 +6,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Scope
 from diagnostics.signals.triton import REQUESTS
 
 # Counters move on completion: one instance with 3 s executions reads 0, 1.5, 1.5, 0 busy in steps of 2 s. Over twenty

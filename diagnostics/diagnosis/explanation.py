@@ -1,34 +1,245 @@
-"""The whole answer for one window: verdict, findings, anatomy, what could not be seen."""
+"""What is said of one window: its verdict, its findings and all that stands behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
-from diagnostics.diagnosis.answer import BlindSpot, Explanation, Verdict, WindowFacts
-from diagnostics.diagnosis.changed import as_dated, put_together, with_carried
-from diagnostics.diagnosis.clock_notes import clock_notes
-from diagnostics.diagnosis.finding import Finding, findings, unclaimed
-from diagnostics.diagnosis.gpu_notes import gpu_notes
+from diagnostics.checks.check import Layer, Unknown
+from diagnostics.diagnosis.finding import Finding, findings, id_of, ordered, unclaimed
 from diagnostics.diagnosis.link import OUTAGE
+from diagnostics.diagnosis.notes import Note, clock_notes, gpu_notes, repository_notes, trace_notes
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.onset import Onset
 from diagnostics.diagnosis.port_notes import port_notes
-from diagnostics.diagnosis.repository_notes import repository_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
-from diagnostics.diagnosis.trace_notes import Note, trace_notes
-from diagnostics.diagnosis.undecided import Open, could_matter, undecided
-from diagnostics.diagnosis.unread import absent_model, core_missing, refusals_unseen, silent_port, unread
+from diagnostics.diagnosis.undecided import (
+    Open,
+    absent_model,
+    core_missing,
+    could_matter,
+    refusals_unseen,
+    silent_port,
+    undecided,
+    unread,
+)
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope
-from diagnostics.window.stretches import in_order, settings_changed, stretches
+from diagnostics.signals.signal import Missing, Scope
+from diagnostics.units import Unit, time_text
+from diagnostics.window.lifecycle import ServerChange
+from diagnostics.window.stretches import Stretches, in_order, settings_changed, stretches
 from diagnostics.window.window import Window
 
-__all__ = ["BlindSpot", "Explanation", "Verdict", "WindowFacts", "explain", "explain_evidence", "explain_window"]
+
+class Verdict(StrEnum):
+    """What is said of a window as a whole."""
+
+    HEALTHY = "healthy"
+    IDLE = "idle"
+    DEGRADED = "degraded"
+    INSUFFICIENT_DATA = "insufficient-data"
+    NO_CLEAR_CAUSE = "no-clear-cause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindSpot:
+    """What could not be seen, why, and how to make it visible; `command` does that, and holds no name that was read."""
+
+    what: str
+    why: str
+    fix: str
+    command: str = ""
+
+    @property
+    def whole_fix(self) -> str:
+        """How to make it visible, with the command."""
+        return f"{self.fix}: {self.command}" if self.command else self.fix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFacts:
+    """When and from whom the window was read; Unix seconds.
+
+    `basis` says what its times are, where they are not those of the reads; empty where they are.
+    """
+
+    start: float
+    end: float
+    sources: tuple[str, ...]
+    basis: str = ""
+
+    @property
+    def untimed(self) -> bool:
+        """Whether it is not known how long the window is."""
+        return bool(self.basis) and self.start == self.end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
+
+    `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
+    `healthy_as_read` says that nothing is wrong as far as was read, and only what was not read forbids to say so.
+    `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
+    `carried` are findings about another part of the window than the evidence, which are among `findings` too;
+    `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
+    after which requests are served differently, and `latest` the evidence since the newest; None without one.
+    `stale` says, in a sentence, why it is no answer about now; empty where it is one, or is meant to be of the past.
+    """
+
+    window: WindowFacts
+    verdict: Verdict
+    reason: str
+    layer: Layer | None
+    findings: tuple[Finding, ...]
+    symptoms: tuple[Symptom, ...]
+    anatomy: tuple[Anatomy, ...]
+    blind_spots: tuple[BlindSpot, ...]
+    results: tuple[Result, ...]
+    evidence: Evidence
+    next_measurement: str = ""
+    healthy_as_read: bool = False
+    proven: bool = False
+    carried: tuple[Finding, ...] = ()
+    changes: tuple[tuple[str, ServerChange], ...] = ()
+    cuts: tuple[tuple[str, ServerChange], ...] = ()
+    latest: WindowEvidence | None = None
+    stale: str = ""
+
+    @property
+    def unknown(self) -> tuple[tuple[Result, Unknown], ...]:
+        """Checks that could not decide, with their reason."""
+        return tuple((r, r.outcome) for r in self.results if isinstance(r.outcome, Unknown))
+
+    @property
+    def loud(self) -> tuple[Finding, ...]:
+        """Findings of warning or worse."""
+        return tuple(finding for finding in self.findings if finding.severity.loud)
+
+
+# They look for the load itself, or for what is otherwise after it than before: neither side alone shows that.
+_ABOUT_LOADS = frozenset({"cold-start", "model-reload-stall", "model-unavailable", "version-regression"})
+# What fails in the round of the change is on neither side.
+_ABOUT_FAILURES = frozenset({"execution-hung", "request-failures"})
+# Verdicts that say whether something is wrong.
+_JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.NO_CLEAR_CAUSE})
+
+
+def put_together(
+    whole: Explanation, sides: Stretches, one: Callable[[WindowEvidence], Explanation], *, present: bool
+) -> Explanation:
+    """Return one explanation of a window and its two sides.
+
+    Args:
+        whole: the explanation of all of it, by the newest settings, with the changes of settings.
+        sides: what is before and after the newest change of settings.
+        one: explains a side.
+        present: leave out what the change ended.
+
+    """
+    before, after = one(WindowEvidence(sides.before)), one(WindowEvidence(sides.after))
+    after = replace(after, findings=tuple(_dated(found, before, sides) for found in after.findings))
+    spanning = tuple(_spanning(whole, before, after))
+    if present or after.verdict is Verdict.DEGRADED:
+        over = () if present else tuple(_ended(found, sides) for found in _gone(before, after))
+        return _shown(after, (*spanning, *over), whole, sides)
+    steady = tuple(found for found in before.findings if found.check not in _ABOUT_LOADS)
+    if after.verdict in _JUDGED and any(found.severity.loud for found in steady):
+        over = tuple(_ended(found, sides) for found in steady)
+        return _shown(replace(before, findings=over), spanning, whole, sides)
+    better = after if after.verdict in _JUDGED or before.verdict not in _JUDGED else before
+    return _shown(better, spanning, whole, sides)
+
+
+def with_carried(found: Sequence[Finding], carried: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings with those about another part of the window, in order, which stand for the same of a side."""
+    ids = {one.id for one in carried}
+    return ordered([*(one for one in found if one.id not in ids), *carried])
+
+
+def as_dated(found: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings that were made anew with the dates and the end of those they stood for."""
+    known = {one.id: one for one in before}
+    return tuple(
+        replace(one, onset=was.onset, ended=was.ended, summary=was.summary) if (was := known.get(one.id)) else one
+        for one in found
+    )
+
+
+def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, sides: Stretches) -> Explanation:
+    found = with_carried(base.findings, carried)
+    loud = [finding for finding in found if finding.severity.loud]
+    cuts = in_order(sides.changes)
+    degraded = bool(loud) and base.verdict is not Verdict.DEGRADED
+    return replace(
+        base,
+        window=whole.window,
+        verdict=Verdict.DEGRADED if degraded else base.verdict,
+        reason="" if degraded else _reason(base, cuts, whole.window.end),
+        next_measurement="" if degraded else base.next_measurement,
+        layer=loud[0].layer if loud else base.layer,
+        findings=found,
+        carried=carried,
+        changes=whole.changes,
+        cuts=cuts,
+        latest=WindowEvidence(sides.after),
+    )
+
+
+def _reason(base: Explanation, cuts: Sequence[tuple[str, ServerChange]], end: float) -> str:
+    """Return the reason of a verdict; where too little was read since settings were changed, how much is missing."""
+    if base.verdict not in (Verdict.INSUFFICIENT_DATA, Verdict.IDLE):
+        return base.reason
+    _, newest = cuts[-1]
+    requests = sum(item.requests for item in base.anatomy)
+    counted = f"{requests:.0f} of {ENOUGH_EVENTS:.0f} requests needed to judge completed since"
+    lacking = counted if requests < ENOUGH_EVENTS else base.reason or "too little was read since"
+    return f"{newest} {Unit.SECONDS.show(max(end - newest.at, 0.0))} ago, at {time_text(newest.at)}: {lacking}"
+
+
+def _spanning(whole: Explanation, before: Explanation, after: Explanation) -> Iterator[Finding]:
+    """Yield the findings of the whole window that neither side can hold."""
+    known = {one.id for side in (before, after) for one in side.findings}
+    for found in whole.loud:
+        if found.check in _ABOUT_LOADS or (found.check in _ABOUT_FAILURES and found.id not in known):
+            yield found
+
+
+def _gone(before: Explanation, after: Explanation) -> Iterator[Finding]:
+    """Yield the loud findings before the change of checks that could decide after it, and were quiet."""
+    there = {one.id for one in after.findings}
+    undecided = {(result.check.id, result.subject.model) for result, _ in after.unknown}
+    for found in before.loud:
+        if (
+            found.check not in _ABOUT_LOADS
+            and found.id not in there
+            and (found.check, found.subject.model) not in undecided
+        ):
+            yield found
+
+
+def _ended(found: Finding, sides: Stretches) -> Finding:
+    """Return a finding with the change since which it is gone."""
+    change = sides.changes[found.subject.server][-1] if found.subject.server in sides.changes else None
+    if change is None:
+        return found
+    told = f"{found.summary}; until {time_text(change.at)}, when {change}"
+    return replace(found, ended=change, summary=told, suggestion=None, advice=None)
+
+
+def _dated(found: Finding, before: Explanation, sides: Stretches) -> Finding:
+    """Return a finding with its onset: it began with the change where it was not there before."""
+    made = sides.changes.get(found.subject.server, ())
+    if found.onset is not None or not made or before.verdict not in _JUDGED:
+        return found
+    if found.id in {one.id for one in before.findings}:
+        return found
+    return replace(found, onset=Onset(at=made[-1].at, change=made[-1]))
 
 
 def explain(
@@ -271,3 +482,47 @@ def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:
                 why="its times tell no offset; they are taken as UTC",
                 fix="keep the log as Triton writes it, or write its times with their offset",
             )
+
+
+def focused(explanation: Explanation, entry: str) -> Explanation:
+    """Return the explanation with the causes that concern an entry first, and the verdict without what harms nobody.
+
+    Those of the entry, the models behind it, GPUs and the server concern it. Of another model only what takes time
+    or answers from requests is kept, since such requests may be the entry's own calls.
+
+    Args:
+        explanation: of a window.
+        entry: the name of the model or ensemble that clients call.
+
+    """
+    behind = _behind(explanation, entry)
+
+    def concerned(finding: Finding) -> bool:
+        on = finding.subject
+        return on.model in behind if on.model is not None else on.ensemble in (None, entry)
+
+    kept = [finding for finding in explanation.findings if concerned(finding) or finding.impact.harm > 0]
+    if len(kept) < len(explanation.findings):
+        ids = {finding.id for finding in kept}
+        results = [result for result in explanation.results if not result.fires or id_of(result) in ids]
+        explanation = replace(with_results(explanation, results), findings=tuple(kept))
+    first = [
+        finding
+        for finding in kept
+        if concerned(finding) and finding.caused_by is None and finding.layer is not Layer.TELEMETRY
+    ]
+    ordered = [*first, *(finding for finding in kept if finding not in first)]
+    layer = next((finding.layer for finding in ordered if finding.severity.loud), None)
+    return replace(explanation, findings=tuple(ordered), layer=layer)
+
+
+def _behind(explanation: Explanation, entry: str) -> frozenset[str]:
+    """Return the entry, the members that its configuration names, and whom its requests were seen to call."""
+    found = {entry}
+    for item in explanation.anatomy:
+        if entry == (item.ensemble or item.stages[0].model):
+            found |= {stage.model for stage in item.stages}
+    for server in explanation.evidence.subjects(Scope.SERVER):
+        ensemble = explanation.evidence.graph(server.server).ensembles.get(entry)
+        found |= set(ensemble.models()) if ensemble else set()
+    return frozenset(found)

@@ -1,24 +1,147 @@
-"""A finding: a check that fired, with its share of what was claimed."""
+"""What of an entry's time findings claim: each second once."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from diagnostics.anatomy.anatomy import Anatomy
-from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
-from diagnostics.checks.failing import FAILED_PART
+from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
+from diagnostics.checks.check import Claim, Fires, Layer, Prediction, Severity, Suggestion
+from diagnostics.checks.entries import FAILED_PART
 from diagnostics.diagnosis.advice import Advice, advice
-from diagnostics.diagnosis.claiming import Cell, Cells, cell_of
-from diagnostics.diagnosis.effect import Effect
 from diagnostics.diagnosis.link import AFTER_LOAD, LOAD, OUTAGE, cause_of, follows_load, follows_outage
 from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result, fired
-from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.signals.subject import Subject
+from diagnostics.evidence.ledger import EntryPoint, LedgerLine
+from diagnostics.forecast.performance import Estimate
+from diagnostics.signals.signal import Subject
 from diagnostics.window.lifecycle import ServerChange
+
+Cell = tuple[str, str, str, Phase]
+"""Server, entry, stage, phase: the servers of a fleet hold the same models and lose time of their own."""
+_Stage = tuple[str, str, str]
+
+
+class Cells:
+    """The seconds per request that nothing has claimed so far, per cell."""
+
+    def __init__(self, anatomy: Sequence[Anatomy]) -> None:
+        self.left: dict[Cell, float] = dict(_cells(anatomy))
+        self._callers = {
+            _stage_of(item, stage): tuple(_callers(item, stage))
+            for item in anatomy
+            for stage in item.stages
+            if stage.caller
+        }
+        self._whole: Mapping[Cell, float] = dict(self.left)
+
+    def take(self, result: Result, fires: Fires) -> float:
+        """Take a result's claims out of what is left and return how much it got: a cell-second has one root.
+
+        A model that calls the claimed one holds its instances meanwhile. So of what waits for these, as large a part
+        is the result's as of the time for which they are held.
+        """
+        entry, got = result.entry, 0.0
+        if entry is None:
+            return got
+        for claim in fires.claims:
+            cell = cell_of(result, entry, claim)
+            most = min(entry.most_seconds, entry.most_queued_seconds if claim.phase is Phase.QUEUE else inf)
+            got += self._took(cell, min(claim.seconds * entry.weight, max(most - got, 0.0)))
+        for stage in dict.fromkeys(cell_of(result, entry, claim)[:3] for claim in fires.claims):
+            for queue, held in self._callers.get(stage, ()):
+                part = min(got / held, 1.0) if held > 0 else 0.0
+                got += self._took(queue, min(self._whole.get(queue, 0.0) * part, entry.most_seconds - got))
+        return got
+
+    def _took(self, cell: Cell, seconds: float) -> float:
+        taken = min(seconds, self.left.get(cell, 0.0))
+        self.left[cell] = self.left.get(cell, 0.0) - taken
+        return taken
+
+
+def cell_of(result: Result, entry: EntryPoint, claim: Claim) -> Cell:
+    """Return the cell that a claim is on."""
+    return result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase
+
+
+def entry_name(ensemble: str | None, model: str) -> str:
+    """Return what an entry's cells are filed under: the ensemble, or the model that is called directly."""
+    return ensemble or model
+
+
+def _stage_of(item: Anatomy, stage: Stage) -> _Stage:
+    return item.server, entry_name(item.ensemble, stage.model), stage.model
+
+
+def _callers(item: Anatomy, stage: Stage) -> Iterator[tuple[Cell, float]]:
+    """Yield the queue of each model that waits for a stage, the nearest first, and how long its instances are held."""
+    while stage.caller and (caller := item.stage(stage.caller)) is not None and caller is not stage:
+        yield (*_stage_of(item, caller), Phase.QUEUE), _held(item, caller)
+        stage = caller
+
+
+def _held(item: Anatomy, stage: Stage) -> float:
+    own = stage.seconds - stage.cells.get(Phase.QUEUE, 0.0)
+    below = (one for one in item.stages if one.caller == stage.model)
+    return own + sum(one.cells.get(Phase.QUEUE, 0.0) + _held(item, one) for one in below)
+
+
+def _cells(anatomy: Sequence[Anatomy]) -> Iterator[tuple[Cell, float]]:
+    for item in anatomy:
+        if item.ensemble is not None:
+            yield (item.server, item.ensemble, "", Phase.GAP), item.unattributed_seconds
+        for stage in item.stages:
+            for phase, seconds in stage.cells.items():
+                yield (*_stage_of(item, stage), phase), seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEnd:
+    """What requests to one entry experience now and with the suggestion; seconds, by the server's own clock.
+
+    Attributes:
+        entry: the ensemble or model that is called.
+        now_mean: measured in the window.
+        now_p95: measured in the window; None without traces.
+        mean: forecast, with its 90 % interval.
+        p95: forecast; None where `now_p95` is, since there would be nothing to set it against.
+        stage: the forecast of the suggestion's own stage; None where it has none.
+        simulated: False where closed forms were used alone, whose interval does not hold a window's luck.
+        assumptions: what the numbers rest on, one sentence each.
+        doubt: why they are to be trusted less; empty where nothing speaks against them.
+
+    """
+
+    entry: str
+    now_mean: float
+    now_p95: float | None
+    mean: Estimate
+    p95: Estimate | None
+    stage: Prediction | None
+    simulated: bool
+    assumptions: tuple[str, ...]
+    doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpredicted:
+    """The suggestion's effect end to end cannot be predicted.
+
+    Attributes:
+        because: why.
+        overrules: whether it is a forecast that says so, against the check's own prediction for its stage.
+
+    """
+
+    because: str
+    overrules: bool = False
+
+
+Effect = EndToEnd | Unpredicted
+
 
 # Half of a request's time, or 5 % of requests failed, is what users notice at once.
 CRITICAL_SHARE = 0.5

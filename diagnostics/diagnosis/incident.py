@@ -17,7 +17,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.window.lifecycle import ServerChange as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.

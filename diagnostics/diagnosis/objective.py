@@ -9,9 +9,8 @@ from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.signals.latency import latency_quantile
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Signal, Subject
+from diagnostics.signals.triton import latency_quantile
 from diagnostics.units import Unit
 
 

@@ -11,15 +11,8 @@ from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import Sample, instants, series
 from diagnostics.signals.flow import FAILED_REQUESTS
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import (
-    COMPUTE_SECONDS,
-    INPUT_SECONDS,
-    OUTPUT_SECONDS,
-    QUEUE_SECONDS,
-    REQUEST_SECONDS,
-)
+from diagnostics.signals.signal import Signal, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, INPUT_SECONDS, OUTPUT_SECONDS, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.window.lifecycle import Happened, ServerChange
 from diagnostics.window.onset import FEWEST_OUTSIDE, FEWEST_STEPS, rise
 

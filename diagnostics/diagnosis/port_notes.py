@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from diagnostics.diagnosis.trace_notes import Note
+from diagnostics.diagnosis.notes import Note
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT, Unanswered
 

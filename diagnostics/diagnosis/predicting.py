@@ -1,27 +1,195 @@
-"""Forecasts of what findings' suggestions would do to their entries, from one fit of each entry."""
+"""A suggestion as a change of the fitted deployment."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import ceil, inf, sqrt
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
-from diagnostics.checks.check import Prediction, Suggestion
-from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
-from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.intervening import intervened, modelled, outside
+from diagnostics.checks.check import Fires, Prediction, Suggestion
+from diagnostics.diagnosis.finding import Effect, EndToEnd, Finding, Unpredicted
 from diagnostics.diagnosis.run import Result
-from diagnostics.diagnosis.steadiness import grew, overloaded, unaccounted, unsteady
 from diagnostics.errors import DiagError
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.forecast.estimate import estimate
-from diagnostics.forecast.fitted import Fitted, MeasuredStage
+from diagnostics.forecast.fitted import Fitted, MeasuredStage, ModelDoubt, nested_calls
 from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.load import drain_seconds, is_full, lanes, open_rate, reaching
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance
-from diagnostics.signals.subject import Subject
-from diagnostics.tuning.simulation.scenario import OpenLoop
+from diagnostics.forecast.what_if import WhatIf, changed, relieved
+from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
+from diagnostics.signals.signal import Subject
+from diagnostics.signals.triton import PENDING, QUEUE_SECONDS
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.units import Unit
+
+# A claim on these is execution time; a queue follows from it.
+_WORK = (Phase.COMPUTE, Phase.ENGINE)
+
+
+def modelled(suggestion: Suggestion) -> bool:
+    """Whether a suggestion is of a kind that the model of the schedulers may hold."""
+    return suggestion.change is not None or suggestion.load < 1 or suggestion.relieves
+
+
+def outside(fires: Fires, seconds: float) -> Unpredicted | None:
+    """Return why nothing can be told of a suggestion that the model does not hold; None where it costs nothing.
+
+    Args:
+        fires: what the check said.
+        seconds: what the finding takes of each request of the entry.
+
+    """
+    if seconds > 0:
+        most = Unit.SECONDS.show(seconds)
+        return Unpredicted(
+            because="no setting that was read does it, and what does is not simulated; at most "
+            f"{most} of each request can be saved"
+        )
+    if fires.failed_share > 0:
+        return Unpredicted(because="how long the requests that fail now would take is not known")
+    return None
+
+
+def intervened(fitted: Fitted, fires: Fires, suggestion: Suggestion, entry: EntryPoint | None) -> Fitted | Unpredicted:
+    """Return the deployment with the suggestion followed, or why the model cannot tell of it.
+
+    A part of the load is a part of what arrives, or of a closed loop's clients, one at least.
+    """
+    if suggestion.load < 1:
+        return changed(fitted, _less(fitted, suggestion.load))
+    if suggestion.relieves:
+        return _relieved(fitted, fires, entry)
+    change = suggestion.change
+    try:
+        after = changed(fitted, WhatIf(changes=(change,) if change else ()))
+    except DiagError as error:
+        return Unpredicted(because=f"{error.what}{f'; {error.hint}' if error.hint else ''}")
+    if after.scenario == fitted.scenario:
+        paths = ", ".join(setting.path for setting in change.settings) if change else ""
+        return Unpredicted(because=f"{paths} changes nothing that is simulated: queues, batches, instances, engines")
+    return after
+
+
+def _less(fitted: Fitted, load: float) -> WhatIf:
+    loops = (one for one in fitted.scenario.traffic if isinstance(one, ClosedLoop))
+    own = next((one.clients for one in loops if one.entry == fitted.entry), None)
+    return WhatIf(rate_factor=load) if own is None else WhatIf(clients=ceil(own * load))
+
+
+def _relieved(fitted: Fitted, fires: Fires, entry: EntryPoint | None) -> Fitted | Unpredicted:
+    weight, seconds = entry.weight if entry else 1.0, dict[str, float]()
+    steps = next(one.steps for one in fitted.scenario.entries if one.name == fitted.entry)
+    for claim in fires.claims:
+        if claim.phase in _WORK:
+            visits = max(sum(step.model == claim.stage for step in steps), 1)
+            seconds[claim.stage] = seconds.get(claim.stage, 0.0) + claim.seconds * weight / visits
+    if said := next((fitted.nested[model] for model in seconds if model in fitted.nested), ""):
+        return Unpredicted(because=nested_calls(said, "").what)
+    if not seconds:
+        return Unpredicted(because="it makes no execution shorter that is simulated")
+    after = relieved(fitted, seconds)
+    shorter = ", ".join(f"{model}'s by {Unit.SECONDS.show(one)}" for model, one in sorted(seconds.items()))
+    return replace(after, assumptions=(*after.assumptions, f"executions get shorter as claimed: {shorter}"))
+
+
+# Three waits exceed three others by chance alone once in twenty windows (rank sums; Mann & Whitney 1947).
+_PART = 3
+# Standard errors between what is offered and what can be done, beyond which chance does not explain the difference.
+_CERTAIN = 2.0
+_TRACE = "trace every request (rate=100), which shows clients who wait for their answers"
+
+
+def grew(evidence: Evidence, on: Subject) -> bool | None:
+    """Return whether a model's queue grew through the window: the waits in it, or the requests that wait.
+
+    That is more in each of the last three of nine parts of the window than in each of the first three, the wait being
+    the mean of what was completed in the part. None where it was read less often, or nothing was completed in a part.
+    """
+    moments, parts = evidence.moments(on.server), 3 * _PART
+    if len(moments) <= parts:
+        return None
+    ends = [moments[round(at * (len(moments) - 1) / parts)] for at in range(parts + 1)]
+    spans = list(pairwise(ends))
+    signals = (ENGINE_WAIT_SECONDS if evidence.is_engine(on) else QUEUE_SECONDS, PENDING)
+    seen = {_is_longer([evidence.read(signal, on, span).value for span in spans]) for signal in signals}
+    return True in seen if seen != {None} else None
+
+
+def _is_longer(parts: Sequence[float | None]) -> bool | None:
+    known = [value for value in parts if value is not None]
+    return min(known[-_PART:]) > max(known[:_PART]) if len(known) == len(parts) else None
+
+
+def overloaded(fitted: Fitted, after: Fitted, grown: Callable[[str], bool | None]) -> Unpredicted | None:
+    """Return what is known where models are offered more with a change than they do with full batches and alone.
+
+    None where none is. What a model did in the window without its queue growing it can do, whatever formulas say of it.
+
+    Args:
+        fitted: the deployment as it was in the window.
+        after: with the change.
+        grown: whether a model's queue grew through the window; None where that is not known.
+
+    """
+    before, full = _full(fitted), _full(after)
+    seen = {name: grown(name) for name in full if name in before}
+    kept_up = [name for name, longer in seen.items() if longer is False]
+    shares = {name: share / before[name] if name in kept_up else share for name, share in full.items()}
+    most = 1 + _CERTAIN * max((_error(after, name) for name in full), default=0.0)
+    sure = [name for name, share in shares.items() if seen.get(name) or share > most]
+    if sure:
+        return unsteady(f"with it {', '.join(sure)} is offered more than it can do", overrules=True)
+    return _undecided(list(full), kept_up) if full else None
+
+
+def _undecided(full: Sequence[str], kept_up: Sequence[str]) -> Unpredicted:
+    names = kept_up or full
+    why = "it is offered what it can do, to within what one window tells; read a longer one"
+    if kept_up:
+        why = f"formulas put what it is offered at all that it can do, but its queue did not go on growing; {_TRACE}"
+    return Unpredicted(because=f"it is not known whether {', '.join(names)} keeps up with it: {why}")
+
+
+def _error(fitted: Fitted, name: str) -> float:
+    """Return the standard error of what is offered ÷ what can be done, as a share.
+
+    Arrivals in a window vary by their index of dispersion ÷ their number (Cox & Lewis 1966); executions drift.
+    """
+    loops = [one for one in fitted.scenario.traffic if isinstance(one, OpenLoop)]
+    arrivals = sum(map(open_rate, loops)) * fitted.measured.span_seconds
+    index = max((max(one.scv, one.burst) for one in loops), default=1.0)
+    drift = fitted.doubt.models.get(name, ModelDoubt(service_scv=(0.0, 0.0))).service_error
+    return sqrt(drift**2 + index / arrivals) if arrivals > 0 else inf
+
+
+def unsteady(why: str, *, overrules: bool) -> Unpredicted:
+    """Return that a queue grows; it speaks against a check only where the window as it is has a steady state."""
+    return Unpredicted(because=f"{why}: a queue would grow without end", overrules=overrules)
+
+
+def unaccounted(by: str, names: Sequence[str], *, steady: bool) -> Unpredicted:
+    """Return that a forecast has no steady state for models as they are, either, whose queues were not seen to grow.
+
+    `steady` says whether they were seen not to.
+    """
+    why = f"but no such queue went on growing; {_TRACE}" if steady else "and how queues went is not known; read longer"
+    return Unpredicted(because=f"{by} no steady state of {', '.join(names)} without it, either, {why}")
+
+
+def _full(fitted: Fitted) -> Mapping[str, float]:
+    """Return what is offered of what can be done, by model that gets as much or more."""
+    wanted = reaching(fitted.scenario)
+    return {
+        model.name: wanted[model.name] * drain_seconds(model)
+        for model in lanes(fitted.scenario)
+        if is_full(model, wanted.get(model.name, 0.0))
+    }
+
 
 # All draws, as `diag whatif` makes them, and a short central run take about a second for five stages.
 _VISITS = 5_000

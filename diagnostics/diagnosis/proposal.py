@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.checks.check import Suggestion
 from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.capacity import Carried, InfeasibilityReport
+from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.performance import Forecast, Performance
-from diagnostics.forecast.sweep import ForecastSweep
-from diagnostics.signals.subject import Subject
-from diagnostics.tuning.changes import ConfigChange, SettingValue
-from diagnostics.tuning.current import current
+from diagnostics.forecast.predict import ForecastSweep
+from diagnostics.forecast.search import Candidate, Tuning
+from diagnostics.forecast.target import LatencyTarget
+from diagnostics.signals.signal import Subject
+from diagnostics.tuning.changes import ConfigChange, SettingValue, current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +119,127 @@ def patches(evidence: Evidence, server: str, changes: Sequence[ConfigChange]) ->
 
 def _as_suggestion(change: ConfigChange) -> Suggestion:
     return Suggestion(text="", change=change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """What a load test of the entry is made of.
+
+    Attributes:
+        rate: requests per second that arrive; None in a closed loop.
+        clients: clients of a closed loop; None in an open one.
+        items: items of a request.
+        kinds: the kind of each model's instances, as `KIND_GPU`.
+
+    """
+
+    rate: float | None
+    clients: int | None
+    items: int
+    kinds: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedProposal:
+    """The smallest change that meets an objective, or what stands in its way.
+
+    Attributes:
+        on: the entry: an ensemble, or a model that is called directly.
+        window: when and from whom the evidence was read.
+        load: the load that the objective is to be met at, against the measured one.
+        tuning: what the search found.
+        moves: settings of the answer; where there is none, of what comes nearest.
+        others: settings of each runner-up.
+        patches: how to apply the answer, by model; empty where there is none.
+        measured_mean: mean seconds end to end that were measured; None where unknown.
+        assumptions: what the numbers rest on.
+        shortfall: why nothing meets the objective; None where something does, or nothing was simulated.
+        packing: how few GPUs hold the models with the answer; None where no GPU was seen.
+        cause: what the checks name first in the window; None where they name nothing, or another load is asked for.
+        seconds: how long the search took.
+        test: the load that confirms it.
+
+    """
+
+    on: Subject
+    window: WindowFacts
+    load: LoadChange
+    tuning: Tuning
+    moves: tuple[Move, ...]
+    others: tuple[tuple[Move, ...], ...]
+    patches: tuple[tuple[str, Advice], ...]
+    measured_mean: float | None
+    assumptions: tuple[str, ...]
+    shortfall: InfeasibilityReport | None
+    packing: Packing | None
+    cause: Finding | None
+    seconds: float
+    test: Test
+
+    @property
+    def beside_cause(self) -> bool:
+        """Whether the cause that the checks name first has another remedy than what is shown."""
+        suggestion = self.cause.suggestion if self.cause else None
+        if suggestion is None:
+            return False
+        shown = {(one.model, one.path) for one in self.moves}
+        change = suggestion.change
+        return change is None or not {(change.model, one.path) for one in change.settings} & shown
+
+    @property
+    def shown(self) -> Candidate | None:
+        """The answer, or else what comes nearest."""
+        return self.tuning.best or self.tuning.nearest
+
+    @property
+    def plausible(self) -> bool:
+        """Whether the model accounts for the mean that was measured; also where none was."""
+        return self.measured_mean is None or self.tuning.baseline.accounts_for(self.measured_mean)
+
+    @property
+    def certain(self) -> bool | None:
+        """Whether the answer meets the objective with its whole interval, by a model whose interval of the mean holds
+        what was measured; None where there is no answer.
+        """
+        if self.tuning.best is None:
+            return None
+        if not self.plausible:
+            return False
+        value = self.tuning.target.forecast(self.tuning.best.performance)
+        return value is not None and value.high is not None and value.high < self.tuning.target.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedProposal:
+    """Settings by the load that they carry within an objective.
+
+    Attributes:
+        on: the entry.
+        window: when and from whom the evidence was read.
+        load: the load that `found`'s multiples are of, against the measured one.
+        target: the objective.
+        closed: whether the load is a closed loop, which is not varied.
+        baseline: what is forecast of the deployment as it is, at that load.
+        found: the settings, the one that carries most first.
+        moves: what each changes.
+        patches: how to apply the first, by model.
+        measured_mean: mean seconds end to end that were measured; None where unknown.
+        assumptions: what the numbers rest on.
+        seconds: how long the search took.
+        test: the load that confirms it.
+
+    """
+
+    on: Subject
+    window: WindowFacts
+    load: LoadChange
+    target: LatencyTarget
+    closed: bool
+    baseline: Performance
+    found: tuple[Carried, ...]
+    moves: tuple[tuple[Move, ...], ...]
+    patches: tuple[tuple[str, Advice], ...]
+    measured_mean: float | None
+    assumptions: tuple[str, ...]
+    seconds: float
+    test: Test

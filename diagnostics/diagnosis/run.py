@@ -14,8 +14,7 @@ from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, EntryPoint, Ledger, Limit, Undecided
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Missing, Reading, Subject
 from diagnostics.units import Unit
 
 # What befalls a card or a host befalls every branch of an ensemble that is on it.

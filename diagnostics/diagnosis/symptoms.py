@@ -7,31 +7,26 @@ from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Layer
-from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
-from diagnostics.checks.frontend_threads import THREAD_BUSY
-from diagnostics.checks.gates import HOST_FULL
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART
+from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
-from diagnostics.diagnosis.claiming import Cell, entry_name
-from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
-from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
+from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
-from diagnostics.signals.engine import ENGINE_WAITING
-from diagnostics.signals.engine_cache import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, GUARANTEED_NO_EVICT
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
+from diagnostics.signals.engine import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, ENGINE_WAITING, GUARANTEED_NO_EVICT
+from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.gpu import HELD_BACK_BY_HARDWARE
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.outages import AWAY_WITH_ANOTHER, CLIENT_FAILURES, REFUSED_REQUESTS, UNAVAILABLE_SECONDS
 from diagnostics.signals.pace import SLOWED
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.threads import FRONTEND_BUSY
+from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
 

@@ -13,9 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Missing, Reading, Signal, Subject
 from diagnostics.units import Limit as Limit
 from diagnostics.units import Unit
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Reading, Signal, Subject
 
 # More points than this are finer than a chart of a phone's width can show.
 MOST_SAMPLES = 48

@@ -1,27 +1,52 @@
-"""Evidence that is stated instead of measured: what a check's cases are written in."""
+"""Evidence from readings whose time apart is unknown: only what does not depend on that time is a reading."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from diagnostics.evidence.evidence import Span
+from msgspec.structs import replace
+
+from diagnostics.evidence.evidence import Span, WindowEvidence
 from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
 from diagnostics.signals.inner_calls import InnerCalls
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
-from diagnostics.window.graph import DeploymentGraph
+from diagnostics.window.graph import DeploymentGraph, Path
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.outages import Outage
-from diagnostics.window.paths import Path
-from diagnostics.window.traces import SpanCounts
+from diagnostics.window.traces import SpanCounts, TracedRequest
 from diagnostics.window.unanswered import Unanswered
-from diagnostics.window.visits import TracedRequest
+from diagnostics.window.window import Window
 from diagnostics.wire.model_config import ModelConfig
+
+
+class UntimedEvidence(WindowEvidence):
+    """Evidence from a window that is laid out twice, over the shortest and the longest time that is possible.
+
+    A mean, a batch size or a share of requests is the same in both and is told, as estimated where the readings are
+    averages since a server's start. A rate or a busy share is not, and is absent.
+    """
+
+    def __init__(self, window: Window, stretched: Window, *, estimated: bool) -> None:
+        super().__init__(window)
+        self._stretched, self._estimated = WindowEvidence(stretched), estimated
+
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+        """Return the signal's reading where any time between the readings gives the same."""
+        short, long = super().read(signal, on), self._stretched.read(signal, on)
+        if span is not None and span != (self.window.start, self.window.end):
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit)
+        if (short.value, short.low, short.high, short.missing) != (long.value, long.low, long.high, long.missing):
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit, short.source)
+        return replace(short, span=None, estimated=True) if self._estimated and short.missing is None else short
+
+    def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002 (of no server is it known)
+        """Return none: when the readings were made is not known."""
+        return ()
+
 
 SUBJECT = Subject(server="triton-0", model="model", version="1")
 _EVENTS = 1000.0

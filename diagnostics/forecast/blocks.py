@@ -20,8 +20,7 @@ from statistics import NormalDist
 from diagnostics.evidence.evidence import METRICS, STATISTICS, Evidence
 from diagnostics.forecast.performance import Estimate
 from diagnostics.signals.counting import ENOUGH_EVENTS, total
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Signal, Subject
 from diagnostics.units import Unit
 from diagnostics.window.view import Counter
 

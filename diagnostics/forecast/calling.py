@@ -13,14 +13,14 @@ from statistics import fmean, pstdev
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
-from diagnostics.forecast.traced import visits
+from diagnostics.forecast.traffic import visits
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.signals.traces import union_of
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.window.visits import NANOSECOND, TracedVisit
+from diagnostics.window.traces import NANOSECOND, TracedVisit
 
 # A call costs its caller a tenth of its execution at most beyond the called model's time (`signals.inner_calls`): what
 # fills the rest one after another would not fill it by chance at once, and less than that changes no forecast.

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 
-from diagnostics.forecast.closed_calls import with_callers
-from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers
+from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers, with_callers
 from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
 from diagnostics.forecast.performance import Estimate
 from diagnostics.forecast.sharing import SharedInstance, shares

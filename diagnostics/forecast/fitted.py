@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 
 from diagnostics.errors import EXIT_COLLECT, DiagError
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.series import instants, series
 from diagnostics.forecast.sharing import SharedDevice
+from diagnostics.signals.signal import Signal, Subject
+from diagnostics.signals.triton import BATCH_SIZE
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.simulation.clock import MOST_EVENTS, Endless
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import Scenario
+from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.wire.model_config import ModelConfig
 
 Interval = tuple[float, float]
@@ -134,3 +143,58 @@ class Fitted:
 def nested_calls(said: str, where: str) -> Unpredictable:
     """Return that calls from inside executions keep something from being forecast; `said` is whose, and why."""
     return Unpredictable(said, where=f"model {where}", hint="measure the change on a server of its own")
+
+
+def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> SimulationResult:
+    """Return what happens in a scenario, as `simulate` does.
+
+    Raises:
+        Unpredictable: it takes more events than a run may have.
+
+    """
+    try:
+        return simulate(scenario, seconds=seconds, warmup_seconds=warmup_seconds, seed=seed)
+    except Endless as error:
+        raise _endless(scenario) from error
+
+
+def check_visits(scenario: Scenario, visits: float) -> None:
+    """Refuse a scenario whose runs make so many visits to stages altogether, before they are drawn.
+
+    Raises:
+        Unpredictable: each is an event at least, and these are more than one run may have.
+
+    """
+    if visits > MOST_EVENTS:
+        raise _endless(scenario)
+
+
+def _endless(scenario: Scenario) -> Unpredictable:
+    return Unpredictable(
+        f"cannot be forecast: its simulation takes more than {MOST_EVENTS} events",
+        where=", ".join(entry.name for entry in scenario.entries),
+        hint="ask for less load or fewer instances; if it was asked of the window as it is, record one anew",
+    )
+
+
+_PARTS, _FEWEST_PARTS = 8, 4
+# By this even undisturbed hosts differ from one window to the next.
+_LEAST = 0.01
+
+
+def drift(evidence: Evidence, on: Subject, signal: Signal, service: ServiceTime | None = None) -> float:
+    """Return the standard deviation of a mean time between the eighths of the window, as a share of it.
+
+    What changes from one part of a window to the next (clocks, neighbours, temperature) may as well be other in another
+    window. Of executions with a known `service` time, each part's mean is set against that of its own mean batch:
+    larger batches take longer without anything having changed. At least a hundredth; that, too, where the window has
+    too few reads to tell.
+    """
+    at = instants(evidence.moments(on.server), _PARTS)
+    sizes = series(evidence, BATCH_SIZE, on, at) if service else ()
+    due = [service.time(one.reading.value or 1.0) for one in sizes] if service else [1.0] * (len(at) - 1)
+    values = [one.reading.value for one in series(evidence, signal, on, at)]
+    means = [value / each for value, each in zip(values, due, strict=True) if value is not None and each > 0]
+    if len(means) < _FEWEST_PARTS or fmean(means) <= 0:
+        return _LEAST
+    return max(pstdev(means) / fmean(means), _LEAST)

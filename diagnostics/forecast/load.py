@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from diagnostics.tuning.simulation import stability
-from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
 

@@ -1,8 +1,4 @@
-"""The smallest change of a deployment that meets a target, searched over all its stages at once.
-
-Closed forms order and prune the combinations of the stages' settings; the simulation decides. So the answer takes
-seconds, and no forecast rests on a closed form alone.
-"""
+"""What a search for settings found."""
 
 from __future__ import annotations
 
@@ -11,19 +7,79 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, prod
 
-from diagnostics.forecast.candidate import Candidate, Tuning
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.gpu_memory import GpuMemory
-from diagnostics.forecast.menu import Choice, Combination, at_places, combinations, gpu_shares, menu, stages
-from diagnostics.forecast.options import Minimize, Option, options, varied
+from diagnostics.forecast.options import (
+    Choice,
+    Combination,
+    Minimize,
+    Option,
+    at_places,
+    combinations,
+    gpu_shares,
+    menu,
+    options,
+    stages,
+    varied,
+)
+from diagnostics.forecast.packing import GpuMemory
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
-from diagnostics.forecast.summary import DRAWS
+from diagnostics.forecast.runs import DRAWS
 from diagnostics.forecast.target import LatencyTarget, refuses
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.tuning.changes import SettingValue
+from diagnostics.tuning.changes import ConfigChange, SettingValue
 from diagnostics.tuning.simulation.scenario import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A change and what is forecast of it.
+
+    Attributes:
+        changes: one per model that is touched.
+        instances: instances of all stages together.
+        gpu_share: share of the GPU that all executions take; None where no GPU was seen.
+        performance: the forecast; with intervals where it is the answer, else of one short run.
+        fits: whether its instances fit the GPUs' memory; None where that is not known.
+
+    """
+
+    changes: tuple[ConfigChange, ...]
+    instances: int
+    gpu_share: float | None
+    performance: Performance
+    fits: bool | None = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What a search found.
+
+    Attributes:
+        target: what was to be met.
+        minimize: what the change was to be smallest in.
+        baseline: the forecast without a change.
+        best: the smallest change that meets the target; without changes where it is met as it is, None where no
+            setting meets it.
+        runners_up: others that meet it and touch other settings, the smallest first.
+        nearest: where none does, what comes nearest, without changes where none brings it nearer; else None.
+        screened: settings of stages, and combinations of them, that closed forms looked at.
+        simulated: combinations that were simulated.
+        too_large: combinations that were passed over since the GPUs' memory does not hold them.
+
+    """
+
+    target: LatencyTarget
+    minimize: Minimize
+    baseline: Performance
+    best: Candidate | None
+    runners_up: tuple[Candidate, ...]
+    nearest: Candidate | None
+    screened: int
+    simulated: int
+    too_large: int = 0
+
 
 # Closed forms are within about a fifth of simulated means; their 95th percentiles are rougher.
 _SLACK = 1.4
@@ -38,7 +94,6 @@ _SAME = 0.03
 # What else would do.
 RUNNERS_UP = 3
 
-__all__ = ["RUNNERS_UP", "VISITS", "Candidate", "Tuning", "Vary", "tune"]
 
 Vary = Mapping[str, Mapping[str, Sequence[SettingValue]]]
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diagnostics.gen.alert import Alert, group_name
-from diagnostics.gen.engine_recordings import ENGINE_RECORDINGS
-from diagnostics.gen.machine_symptoms import MACHINE_SYMPTOMS
-from diagnostics.gen.model_recordings import MODEL_RECORDINGS
-from diagnostics.gen.model_symptoms import MODEL_SYMPTOMS
-from diagnostics.gen.recording import Recording, expanded
-from diagnostics.gen.server_recordings import SERVER_RECORDINGS
-from diagnostics.gen.symptom import PREFIX, SymptomAlert
+from diagnostics.gen.recordings import ENGINE_RECORDINGS, MODEL_RECORDINGS, SERVER_RECORDINGS, Recording, expanded
+from diagnostics.gen.symptoms import MACHINE_SYMPTOMS, MODEL_SYMPTOMS, PREFIX, SymptomAlert
 from diagnostics.gen.yaml_text import Tree
 
 # By file, in the order in which they are to be evaluated.

@@ -1,17 +1,84 @@
-"""Alerts on the scraping of Triton itself, over its own metrics and `up`: a server that is gone shows no symptom."""
+"""Alerts on the watching itself: silence must not look like health."""
 
 from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.checks.check import Severity
 from diagnostics.gen.alert import Alert, Situation, label, series
-from diagnostics.gen.meta_alerts import TARGET_UP
-from diagnostics.gen.recording import SERVER, by
-from diagnostics.gen.rule_tests import samples
-from diagnostics.gen.server_recordings import IS_TRITON
-from diagnostics.gen.symptom import PREFIX
+from diagnostics.gen.recordings import IS_TRITON, SERVER, by
+from diagnostics.gen.rule_tests import plain_situations, samples
+from diagnostics.gen.symptoms import PREFIX
+from diagnostics.signals.signal import Missing
 
-GROUP = "scraping"
+META_GROUP = "meta"
+TARGET_UP = "diag_target_up"
+CHECK_UNKNOWN = "diag_check_unknown"
+# Reasons that pass by themselves: an idle model, a short window, a restart.
+_PASSING = (Missing.IDLE, Missing.TOO_FEW_EVENTS, Missing.RESET)
+
+_SERVER = {"server": "triton-0:8002"}
+_UNDECIDED = {"check": "gpu-saturated", "reason": Missing.NOT_EXPORTED.value}
+_PASSES = {"check": "gpu-saturated", "reason": Missing.IDLE.value}
+
+META_ALERTS = (
+    Alert(
+        id="check-undecided",
+        group=META_GROUP,
+        expr=f'sum by (check, reason) ({CHECK_UNKNOWN}{{reason!~"{"|".join(_PASSING)}"}}) > 0',
+        hold_minutes=60,
+        severity="info",
+        summary=f"{label('check')} could not be decided for an hour: {label('reason')}",
+        description="What this check needs is switched off, closed or not exported, so its cause would go unnamed. "
+        "The list of blind spots of diag explain says what to switch on.",
+        situations=plain_situations(
+            _UNDECIDED,
+            series(CHECK_UNKNOWN, _UNDECIDED),
+            hold=60,
+            bad="3",
+            good="0",
+            silent={series(CHECK_UNKNOWN, _UNDECIDED): "0", series(CHECK_UNKNOWN, _PASSES): "3"},
+        ),
+    ),
+    Alert(
+        id="target-down",
+        group=META_GROUP,
+        expr=f"{TARGET_UP} == 0",
+        hold_minutes=5,
+        severity="warning",
+        summary=f"{label('server')} cannot be read",
+        description="No diagnosis of this server is possible, and its findings have ended. That they are gone does "
+        f"not mean that it is well. What fails: diag explain {label('server')}",
+        situations=plain_situations(
+            _SERVER,
+            series(TARGET_UP, _SERVER),
+            hold=5,
+            bad="0",
+            good="1",
+            silent={series(TARGET_UP, _SERVER): "1"},
+        ),
+    ),
+    Alert(
+        id="targets-absent",
+        group=META_GROUP,
+        expr=f"absent({TARGET_UP})",
+        hold_minutes=10,
+        severity="warning",
+        summary="no Triton is being diagnosed",
+        description="Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no "
+        "server. None of the other alerts of this set can fire meanwhile.",
+        situations=plain_situations(
+            {},
+            series(TARGET_UP, _SERVER),
+            hold=10,
+            bad="_",
+            good="1",
+            silent={series(TARGET_UP, _SERVER): "0"},
+        ),
+    ),
+)
+
+
+SCRAPING_GROUP = "scraping"
 _TARGET = {"instance": "triton-0:8002", "job": "triton"}
 _MODEL = {**_TARGET, "model": "safety", "version": "1"}
 _OTHER_MODEL = {**_MODEL, "model": "embedder"}
@@ -30,7 +97,7 @@ _AS_INSTANCE = f'label_replace({TARGET_UP}, "instance", "$1", "server", "(.+)")'
 
 _SERVER_DOWN = Alert(
     id="server-down",
-    group=GROUP,
+    group=SCRAPING_GROUP,
     prefix=PREFIX,
     expr=f"up == 0 and {_ON_SERVER} {IS_TRITON}",
     hold_minutes=5,
@@ -62,7 +129,7 @@ _SERVER_DOWN = Alert(
 )
 _SERVERS_ABSENT = Alert(
     id="servers-absent",
-    group=GROUP,
+    group=SCRAPING_GROUP,
     prefix=PREFIX,
     expr=f"absent({IS_TRITON})",
     hold_minutes=15,
@@ -90,7 +157,7 @@ _SERVERS_ABSENT = Alert(
 )
 _MODEL_VANISHED = Alert(
     id="model-vanished",
-    group=GROUP,
+    group=SCRAPING_GROUP,
     prefix=PREFIX,
     expr=f"({_VERSIONLESS} ({names.REQUEST_SUCCESS} offset {_REMEMBERED_MINUTES}m) "
     f"unless {_VERSIONLESS} ({names.REQUEST_SUCCESS})) and {_ON_SERVER} (up == 1)",
@@ -129,7 +196,7 @@ _MODEL_VANISHED = Alert(
 )
 _NOT_DIAGNOSED = Alert(
     id="not-diagnosed",
-    group=GROUP,
+    group=SCRAPING_GROUP,
     prefix=PREFIX,
     expr=f"({IS_TRITON} unless on (instance) {_AS_INSTANCE}) and on () group({TARGET_UP})",
     hold_minutes=60,
@@ -167,7 +234,7 @@ _NOT_DIAGNOSED = Alert(
 )
 _WITHOUT_DURATIONS = Alert(
     id="without-statistics",
-    group=GROUP,
+    group=SCRAPING_GROUP,
     prefix=PREFIX,
     expr=f"group {by(SERVER)} ({names.REQUEST_SUCCESS}) unless group {by(SERVER)} ({names.REQUEST_DURATION})",
     hold_minutes=15,

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagnostics.lint.problem import SourceLocation
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.problem import SourceLocation, TextFile
 from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage
 
 _FLAGS = {"true": True, "True": True, "t": True, "1": True, "false": False, "False": False, "f": False, "0": False}

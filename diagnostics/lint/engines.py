@@ -1,18 +1,93 @@
-"""Which models are engines of language models, and what their files tell of them."""
+"""The arguments of TensorRT-LLM's LLM API, which stand in the `model.yaml` of a version beside its `model.py`.
+
+Source: TensorRT-LLM, `triton_backend/all_models/llmapi/tensorrt_llm/1`; `tensorrt_llm/llmapi/llm_args.py`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from diagnostics import names
+from diagnostics.errors import CollectError
 from diagnostics.lint.block import Text
+from diagnostics.lint.deployment_files import yaml_of
 from diagnostics.lint.model_folder import ModelFolder, remembered
-from diagnostics.lint.tensors import tensors
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.problem import SourceLocation, TextFile, joined, read_text
+from diagnostics.lint.tensors import steps, tensors
+
+FILE = "model.yaml"
+_WORDS = (
+    "model tokenizer tokenizer_mode skip_tokenizer_init trust_remote_code revision tokenizer_revision dtype backend "
+    "tensor_parallel_size pipeline_parallel_size context_parallel_size gpus_per_node moe_cluster_parallel_size "
+    "moe_tensor_parallel_size moe_expert_parallel_size enable_attention_dp enable_lm_head_tp_in_adp pp_partition "
+    "cp_config load_format enable_lora max_lora_rank max_loras max_cpu_loras lora_config enable_prompt_adapter "
+    "max_prompt_adapter_token quant_config calib_config kv_cache_config enable_chunked_prefill "
+    "guided_decoding_backend batched_logits_processor iter_stats_max_iterations request_stats_max_iterations "
+    "peft_cache_config scheduler_config cache_transceiver_config sparse_attention_config speculative_config "
+    "max_batch_size max_input_len max_seq_len max_beam_width max_num_tokens gather_generation_logits "
+    "num_postprocess_workers postprocess_tokenizer_dir reasoning_parser decoding_config return_perf_metrics "
+    "perf_metrics_max_requests orchestrator_type garbage_collection_gen0_threshold cuda_graph_config use_cuda_graph "
+    "cuda_graph_batch_sizes cuda_graph_max_batch_size cuda_graph_padding_enabled attention_dp_config "
+    "disable_overlap_scheduler moe_config moe_backend moe_max_num_tokens moe_load_balancer nvfp4_gemm_config "
+    "attn_backend sampler_type kv_cache_dtype enable_iter_perf_stats enable_iter_req_stats print_iter_log "
+    "torch_compile_config enable_autotuner enable_layerwise_nvtx_marker enable_min_latency stream_interval "
+    "force_dynamic_quantization allreduce_strategy checkpoint_loader checkpoint_format mm_encoder_only "
+    "kv_connector_config ray_worker_extension_cls batch_wait_timeout_ms batch_wait_timeout_iters "
+    "batch_wait_max_tokens_ratio build_config fast_build enable_tqdm workspace enable_build_cache "
+    "extended_runtime_perf_knob_config normalize_log_probs embedding_parallel_mode auto_parallel "
+    "auto_parallel_world_size pytorch_backend_config triton_config"
+)
+KNOWN = frozenset(_WORDS.split())
+"""Keys that are documented for releases around 1.0, not all that there are, and the section for `model.py` itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmArguments:
+    """The file and what it says: an empty tree, and why, where it cannot be read or is no mapping."""
+
+    file: TextFile
+    tree: Mapping[str, Any]
+    trouble: str = ""
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return the mapping below a key; an empty one where there is none."""
+        value = self.tree.get(name)
+        return value if isinstance(value, Mapping) else {}
+
+    def at(self, *keys: str) -> SourceLocation:
+        """Return the place of the last of these keys, each within the one before; that of the file for none."""
+        offset = 0
+        for key in keys:
+            found = re.compile(rf"^[ \t]*(?:- )?(['\"]?{re.escape(key)}['\"]?)[ \t]*:", re.MULTILINE).search(
+                self.file.text, offset
+            )
+            offset = found.start(1) if found else offset
+        return self.file.place(offset)
+
+
+@remembered
+def llm_arguments(model: ModelFolder) -> LlmArguments | None:
+    """Return those of the newest version that has the file; None where none has."""
+    folders = [version for version in reversed(model.versions) if FILE in model.version_files(version)]
+    if not folders:
+        return None
+    name = f"{folders[0]}/{FILE}"
+    file = TextFile(path=joined(model.shown, name), text="")
+    try:
+        file = read_text(model.path / name, file.path)
+        documents = yaml_of(file)
+    except CollectError as error:
+        return LlmArguments(file=file, tree={}, trouble=error.what)
+    tree = documents[0] if documents else {}
+    if not isinstance(tree, Mapping):
+        return LlmArguments(file=file, tree={}, trouble="holds no `key: value` lines")
+    return LlmArguments(file=file, tree=tree)
+
 
 TENSORRT_LLM = "tensorrtllm"
 VLLM = "vllm"
@@ -178,3 +253,76 @@ def _has_llm_arguments(model: ModelFolder) -> bool:
 
 def _blocks(model: ModelFolder) -> Iterator[Any]:
     yield from model.config.blocks("parameters") if model.config else ()
+
+
+_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
+
+
+@remembered
+def ranks(model: ModelFolder) -> int | None:
+    """Return the ranks of one instance of an engine, each of which takes a GPU; None where its files do not say."""
+    if model.backend == VLLM:
+        return parallel(vllm_settings(model))
+    written = llm_arguments(model)
+    if written is not None:
+        return None if written.trouble else parallel(written.tree)
+    engine = engine_of(model) if is_tensorrt_llm(model) else None
+    return ranks_of(engine) if engine else None
+
+
+def ranks_of(engine: BuiltEngine) -> int | None:
+    """Return the ranks that an engine was built for; None when its `config.json` does not say it."""
+    mapping = ("pretrained_config", "mapping")
+    world = engine.integer(*mapping, "world_size")
+    tensor, pipeline = engine.integer(*mapping, "tp_size"), engine.integer(*mapping, "pp_size")
+    return world or (tensor * pipeline if tensor and pipeline else None)
+
+
+def parallel(settings: Mapping[str, Any]) -> int | None:
+    """Return tensor × pipeline parallelism, each 1 where it is left out; None where one is no whole number."""
+    sizes = [settings.get(key, 1) for key in _PARALLEL]
+    return prod(sizes) if all(type(size) is int and size > 0 for size in sizes) else None
+
+
+Named = Callable[[str], ModelFolder | None]
+
+
+@remembered
+def decoupled(model: ModelFolder) -> bool | None:
+    """Return whether a model that is no ensemble is decoupled; None when a template, or its code, may decide.
+
+    Source: vllm_backend, `model.py` (`auto_complete_config`): one that says nothing becomes decoupled. One of the LLM
+    API takes it from its `model.yaml`.
+    """
+    if model.config is None or model.config.has("model_transaction_policy") is None:
+        return None
+    policy = model.config.block("model_transaction_policy")
+    if policy is not None:
+        return policy.flag("decoupled")
+    if model.backend == VLLM:
+        return True
+    written = llm_arguments(model)
+    if written is not None:
+        said = written.section("triton_config").get("decoupled")
+        return said if isinstance(said, bool) else None
+    sets = model.backend is None or any("set_model_transaction_policy" in file.text for file in code_of(model))
+    return None if sets else False
+
+
+def streams(model: ModelFolder, named: Named) -> bool | None:
+    """Return whether a model or an ensemble, of which one member is enough, is decoupled; None when it is unknown.
+
+    Source: Triton core, which sets the policy of ensembles itself: seen on Triton 2.51.
+    """
+    said, seen, waiting = set[bool | None](), {model.path}, [model]
+    while waiting:
+        one = waiting.pop()
+        if not one.ensemble or one.config is None:
+            said.add(decoupled(one))
+            continue
+        members = [named(step.model) if step.model else None for step in steps(one.config)]
+        said |= {None} if None in members else set()
+        new = {member.path: member for member in members if member is not None and member.path not in seen}
+        seen |= set(new)
+        waiting += new.values()
+    return True if True in said else (None if None in said else False)

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from diagnostics.errors import DiagError
-from diagnostics.lint.problem import LintProblem
+from diagnostics.lint.problem import LintProblem, TextFile
 from diagnostics.lint.repository import Project
-from diagnostics.lint.text_file import TextFile
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.patch import edited, unified
 

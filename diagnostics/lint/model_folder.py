@@ -12,8 +12,7 @@ from typing import TypeVar
 from diagnostics import names
 from diagnostics.errors import CollectError
 from diagnostics.lint.block import ConfigMessage
-from diagnostics.lint.problem import SourceLocation
-from diagnostics.lint.text_file import TextFile, joined, read_text
+from diagnostics.lint.problem import SourceLocation, TextFile, joined, read_text
 from diagnostics.tuning.pbtxt import parse
 from diagnostics.wire.json_body import json_value
 
@@ -195,3 +194,34 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def served(model: ModelFolder) -> frozenset[int] | None:
+    """Return the versions that are there and that the policy serves; None when the policy is unknown.
+
+    Source: `model_config.proto` (`ModelVersionPolicy`): the latest one when nothing is written. `latest { }` has
+    protobuf's default of 0, and serves none: seen on Triton 2.51.
+    """
+    there = sorted(model.versions)
+    policy = model.config.block("version_policy") if model.config else None
+    if policy is None:
+        left_out = model.config is None or model.config.has("version_policy") is False
+        return frozenset(there[-1:]) if left_out else None
+    specific, latest = policy.block("specific"), policy.block("latest")
+    if specific is not None:
+        listed = specific.integers("versions")
+        return None if listed is None else frozenset(listed) & frozenset(there)
+    if latest is not None:
+        count = latest.integer("num_versions")
+        return None if count is None else frozenset(there[-count:] if count > 0 else ())
+    return frozenset(there) if policy.has("all") else None
+
+
+_FILES = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "tensorrt": "model.plan"}
+
+
+def weight_bytes(model: ModelFolder) -> int:
+    """Return the bytes of the files of all versions that are served; 0 where they are not known."""
+    name = _FILES.get(model.backend or "")
+    paths = [model.path / str(version) / name for version in served(model) or ()] if name else []
+    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from diagnostics.lint.documents import inner
-from diagnostics.lint.problem import SourceLocation
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.deployment_files import inner
+from diagnostics.lint.problem import SourceLocation, TextFile
 
 
 class Use(StrEnum):

@@ -14,13 +14,11 @@ from typing import Any
 
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation, TextFile
 from diagnostics.lint.queries import Expression
-from diagnostics.lint.repository import Project, Repository
+from diagnostics.lint.repository import Project, Repository, UnreadableFile
 from diagnostics.lint.settings import LintSettings
-from diagnostics.lint.text_file import TextFile
 from diagnostics.lint.waivers import Waiver
-from diagnostics.lint.walk import UnreadableFile
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.units import Limit
 

@@ -11,16 +11,14 @@ from typing import Any
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.lint.catalogue import RegisteredRule, catalogue
-from diagnostics.lint.documents import concerns, documents_of
+from diagnostics.lint.deployment_files import concerns, documents_of
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import LintProblem, SourceLocation
+from diagnostics.lint.problem import LintProblem, SourceLocation, TextFile, read_text
 from diagnostics.lint.queries import Expression, queries_of
-from diagnostics.lint.repository import Project, Repository, read_project, troubles_of
+from diagnostics.lint.repository import Difficulty, Project, Repository, UnreadableFile, read_project, troubles_of
 from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, RuleScope, TroubleView, WaiverView
 from diagnostics.lint.settings import LintSettings
-from diagnostics.lint.text_file import TextFile, read_text
 from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
-from diagnostics.lint.walk import Difficulty, UnreadableFile
 
 Rules = Mapping[str, RegisteredRule]
 Progress = Callable[[str], None]

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from diagnostics.errors import CollectError, UsageError, reason_of
-from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.text_file import read_text
+from diagnostics.lint.problem import LintProblem, LintSeverity, read_text
 from diagnostics.settings.toml import toml_of
 from diagnostics.units import parse_duration, parse_size
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from diagnostics.lint.problem import LintProblem, SourceLocation
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.problem import LintProblem, SourceLocation, TextFile
 
 _WAIVER = re.compile(r"#\s*diag:\s*ignore\s*\[([^\[\]#]*)\]\s*+[:\-–—]?\s*+(.*)")
 

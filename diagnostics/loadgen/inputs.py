@@ -1,4 +1,9 @@
-"""Requests made after a model's configuration, or read from a file."""
+"""What makes answers equally long, in the words that a model takes.
+
+The inputs are those of NVIDIA's TensorRT-LLM model repository (`max_tokens` or `request_output_len`, `min_tokens` or
+`min_length`, `end_id`, `top_k` or `runtime_top_k`) and of Triton's vLLM backend (`sampling_parameters`, a JSON object
+of vLLM's SamplingParams). Both count tokens of a response where `return_num_output_tokens` asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,212 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tritonclient.utils import triton_to_np_dtype
 
 from diagnostics.errors import UsageError
-from diagnostics.loadgen.sampling import SamplingParameters, as_given, bound_in, sampling
-from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
 from diagnostics.wire.json_body import json_value
-from exporters.sources.given_file import read_given
+from exporters.sources.repository import read_given
+
+COUNTS = "num_output_tokens"
+_MAX = ("max_tokens", "request_output_len", "output_len")
+_MIN = ("min_tokens", "min_length")
+_GREEDY = ("top_k", "runtime_top_k")
+_END = ("end_id",)
+# No token has this id: none ends an answer early.
+_NO_END = -1
+# What a generating model's repository asks for in every request and needs no prompt for.
+_EMPTY = ("stop_words", "bad_words")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParameters:
+    """Inputs that bound the length of an answer.
+
+    Attributes:
+        values: by the input's name.
+        asked: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` they ask for.
+        max_tokens: tokens of an answer; None where the model takes no limit.
+
+    """
+
+    values: Mapping[str, object]
+    asked: tuple[str, ...]
+    max_tokens: int | None
+
+
+def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = False) -> SamplingParameters:
+    """Return what to ask of a model, as far as it has inputs for it; nothing of one that generates no text."""
+    kinds = {field["name"]: field.get("data_type", "") for field in config["input"]}
+    names = set(kinds)
+    values: dict[str, object] = {}
+    asked: list[str] = []
+    if "sampling_parameters" in names:
+        values["sampling_parameters"] = json.dumps(
+            {"max_tokens": max_tokens, "min_tokens": max_tokens, "ignore_eos": True, "temperature": 0}
+        )
+        asked = ["max_tokens", "min_tokens", "ignore_eos", "greedy"]
+    elif _first(_MAX, names):
+        for what, known, value in (
+            ("max_tokens", _MAX, max_tokens),
+            ("min_tokens", _MIN, max_tokens),
+            ("ignore_eos", _END, _NO_END),
+            ("greedy", _GREEDY, 1),
+        ):
+            name = _first(known, names)
+            # −1, which no token has, is no number of an unsigned type: such a model is not asked to go on.
+            if name and not (what == "ignore_eos" and "UINT" in kinds[name]):
+                values[name] = value
+                asked.append(what)
+    if asked:
+        values |= _beside(config, names, streaming)
+    return SamplingParameters(values=values, asked=tuple(asked), max_tokens=max_tokens if asked else None)
+
+
+def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
+    """Return the tokens that a request's own inputs allow an answer, or else what others are allowed."""
+    name = _first(_MAX, set(values))
+    return int(values[name].flat[0]) if name else otherwise
+
+
+def as_given(asked: SamplingParameters, given: Sequence[Mapping[str, Any]]) -> SamplingParameters:
+    """Return what requests of a file ask for: the most that one of them does; nothing where they say how to sample."""
+    if any("sampling_parameters" in values for values in given):
+        return SamplingParameters(values={}, asked=(), max_tokens=None)
+    if asked.max_tokens is None:
+        return asked
+    return replace(asked, max_tokens=max(bound_in(values, asked.max_tokens) for values in given))
+
+
+def _beside(config: Mapping[str, Any], names: set[str], streaming: bool) -> dict[str, object]:
+    found: dict[str, object] = {name: "" for name in _EMPTY if name in names and not _is_optional(config, name)}
+    if f"return_{COUNTS}" in names:
+        found[f"return_{COUNTS}"] = True
+    if streaming:
+        found |= dict.fromkeys(names & {"stream", "streaming"}, True)
+    return found
+
+
+def _is_optional(config: Mapping[str, Any], name: str) -> bool:
+    return any(field["name"] == name and field.get("optional") for field in config["input"])
+
+
+def _first(known: Iterable[str], names: set[str]) -> str:
+    return next((name for name in known if name in names), "")
+
+
+Config = Mapping[str, Any]
+# Whole numbers that the smallest type holds, and that are ids of any vocabulary.
+_IDS = 128
+
+
+def kinds_of(config: Config) -> dict[str, str]:
+    """Return the data type of each input in the wire's words, as `INT32` or `BYTES`."""
+    return {
+        field["name"]: field["data_type"].removeprefix("TYPE_").replace("STRING", "BYTES") for field in config["input"]
+    }
+
+
+def shape_of(config: Config, field: Mapping[str, Any], length: int) -> list[int]:
+    """Return the shape of an input in a request of batch size 1; variable sizes are `length`."""
+    return _batched(config) + [length if int(size) < 0 else int(size) for size in field["dims"]]
+
+
+def dtype_of(kind: str, name: str) -> Any:
+    """Return numpy's type of a data type.
+
+    Raises:
+        UsageError: there is none; names the input.
+
+    """
+    found = triton_to_np_dtype(kind)
+    if found is None:
+        raise UsageError(f"nothing can be made for an input of type {kind}", where=name)
+    return np.dtype(found)
+
+
+def numbers(kind: str, name: str, shape: Sequence[int], chance: np.random.Generator) -> NDArray[Any]:
+    """Return random numbers of a type: fractions below 1, 0 and 1 of BOOL, else ids."""
+    dtype = dtype_of(kind, name)
+    if kind.startswith(("FP", "BF")):
+        return chance.random(shape, dtype=np.float32).astype(dtype)
+    return chance.integers(2 if kind == "BOOL" else _IDS, size=shape).astype(dtype)
+
+
+def tensor_of(config: Config, name: str, value: object) -> NDArray[Any]:
+    """Return a value of JSON as the tensor of an input: dimensions that it does not fill are 1.
+
+    Raises:
+        ValueError: the model has no such input, or it takes other values; names it.
+
+    """
+    field = next((field for field in config["input"] if field["name"] == name), None)
+    if field is None:
+        known = ", ".join(field["name"] for field in config["input"])
+        raise ValueError(f"the model has no input {name!r}; its inputs are {known}")
+    kind = kinds_of(config)[name]
+    for leaf in _leaves(value):
+        if not _fits(leaf, kind):
+            raise ValueError(f"{name} takes {kind}, not {str(leaf)[:40]!r}")
+    return _shaped(config, field, _array(kind, name, value))
+
+
+def _array(kind: str, name: str, value: object) -> NDArray[Any]:
+    try:
+        if kind == "BYTES":
+            array = np.array(value, dtype=np.object_)
+            return np.vectorize(lambda text: text.encode(), otypes=[np.object_])(array) if array.size else array
+        return np.array(value, dtype=dtype_of(kind, name))
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} has half a character (a lone surrogate)") from None
+    except OverflowError:
+        raise ValueError(f"{name} takes {kind}, and a number is out of its range") from None
+    except (ValueError, AttributeError):
+        raise ValueError(f"{name} has rows of different lengths") from None
+
+
+def _shaped(config: Config, field: Mapping[str, Any], values: NDArray[Any]) -> NDArray[Any]:
+    dims = [int(size) for size in field["dims"]]
+    shape = list(values.shape) if values.ndim == len(dims) else [size if size >= 0 else -1 for size in dims]
+    fits = all(size in (-1, given) for size, given in zip(dims, shape, strict=True))
+    try:
+        # More than one variable size cannot be told from a flat list.
+        found = values.reshape(_batched(config) + shape) if fits else None
+    except ValueError:
+        found = None
+    if found is None:
+        given = "×".join(map(str, values.shape)) or "one value"
+        raise ValueError(f"{field['name']} takes the sizes {dims}, not {given}")
+    return found
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def _fits(leaf: object, kind: str) -> bool:
+    """Return whether a value of JSON is one of the type, and not silently turned into one."""
+    if kind == "BYTES":
+        return isinstance(leaf, str)
+    if kind == "BOOL" or isinstance(leaf, bool):
+        return kind == "BOOL" and leaf in (True, False)
+    return isinstance(leaf, int | float) if kind.startswith(("FP", "BF")) else isinstance(leaf, int)
+
+
+def _batched(config: Config) -> list[int]:
+    return [1] if int(config.get("max_batch_size") or 0) else []
+
 
 # Enough that no cache of whole responses answers for the model, and few enough to be made in no time.
 VARIANTS = 64

@@ -13,8 +13,18 @@ import tritonclient.grpc as triton
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from diagnostics.loadgen.tensors import input_tensors, of_model, read_result, whole
-from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, refused, unusable
+from diagnostics.loadgen.transport import (
+    Endpoint,
+    Reads,
+    Reply,
+    Values,
+    input_tensors,
+    of_model,
+    read_result,
+    refused,
+    unusable,
+    whole,
+)
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.triton_grpc import channel_of, unavailable

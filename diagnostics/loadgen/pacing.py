@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from diagnostics.bench.answer import RequestResult
+from diagnostics.bench.block import RequestResult
 from diagnostics.loadgen.transport import Reply, Transport
 
 # After so many failures in a row without any answer it is asked whether anybody is there.

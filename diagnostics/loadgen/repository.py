@@ -14,8 +14,7 @@ from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import IndexEntry, parse_index
 from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
 from exporters.sources.address import parse_address
-from exporters.sources.failure import Obstacle, ReadFailure, plain
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
 from exporters.sources.triton_grpc import GrpcApi
 from exporters.sources.triton_http import HttpApi
 

@@ -1,21 +1,20 @@
-"""What a server says of itself while load is on it, and what that is diagnosed as."""
+"""A bound on how long work in the main thread may take, whatever it does."""
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import FrameType
 
-from diagnostics.bench.answer import RequestResult
-from diagnostics.bench.block import Diagnosis
+from diagnostics.bench.block import Diagnosis, RequestResult
 from diagnostics.demo.load import ClientRequest
-from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.focus import focused
-from diagnostics.diagnosis.proof import validated
-from diagnostics.loadgen.deadline import OutOfTimeError, deadline
-from diagnostics.render.words import headline, next_step, subject_name
+from diagnostics.diagnosis.explanation import Explanation, explain_window, focused
+from diagnostics.diagnosis.validation import validated
+from diagnostics.render.phrases import headline, next_step, subject_name
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
@@ -24,6 +23,46 @@ from diagnostics.wire.redact import redact
 from exporters.sources.machine import Machine
 from exporters.sources.schedule import Source, collect
 from exporters.sources.triton_server import TritonServer
+
+
+class OutOfTimeError(BaseException):
+    """Work was ended at its deadline. No Exception, so that nothing in the work itself takes it for a failure."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End what is inside after so many seconds, or at once on Ctrl-C; in other threads than the main one do nothing.
+
+    A thread's work cannot be ended from outside, and would go on beside the load that comes next; a process would
+    take a second to start. A signal interrupts Python between two instructions.
+
+    Raises:
+        OutOfTimeError: it is over.
+        KeyboardInterrupt: Ctrl-C was pressed; an event loop would have noticed only after the work.
+
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(_: int, __: FrameType | None) -> None:
+        if armed:
+            raise OutOfTimeError
+
+    armed = True
+    handlers = {
+        signal.SIGALRM: signal.signal(signal.SIGALRM, over),
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+    }
+    before = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, *before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
 
 # Read when a server is found, and true of every run after.
 _LASTING = frozenset({BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY})

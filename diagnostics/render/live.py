@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from diagnostics.render.clean import fitted
+from diagnostics.render.plain import fitted
 from diagnostics.units import time_text
 
 Json = dict[str, Any]

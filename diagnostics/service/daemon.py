@@ -1,17 +1,31 @@
-"""Runs a service until it is told to end: signals, doors, systemd."""
+"""Tells systemd how the service fares (sd_notify(3)): a datagram to the socket that it names, nothing without one."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import signal
+import socket
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from diagnostics.errors import UsageError
-from diagnostics.service.part import Component
+from diagnostics.service.component import Component
 from diagnostics.service.service import Service
-from diagnostics.service.systemd import tell_systemd
 from diagnostics.settings.load import Loaded
+
+
+def tell_systemd(state: str) -> None:
+    """Send `state`, as in `READY=1`; outside systemd this does nothing."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # an abstract socket
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.sendto(state.encode(), address)
+
 
 log = logging.getLogger(__name__)
 _RELOADING = "reading the settings anew"

@@ -11,15 +11,14 @@ from typing import NamedTuple
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.proof import ForecastCache, validated
 from diagnostics.diagnosis.run import without_ledgers
+from diagnostics.diagnosis.validation import ForecastCache, validated
 from diagnostics.evidence.evidence import WindowEvidence, WindowLru
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.spans import Span
-from diagnostics.wire.spans_json import Recorded
+from diagnostics.wire.spans import Recorded, Span
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000

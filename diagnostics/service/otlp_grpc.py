@@ -1,13 +1,21 @@
-"""OTLP over gRPC at `otlp.grpc_listen_address`: the service TraceService of the OpenTelemetry protocol."""
+"""How many connections gRPC holds: its library can only turn the newest away, so the oldest idle are ended here.
+
+The library tells nobody of its sockets; Linux lists them in /proc/self/fd (proc(5)). Elsewhere its own limit is all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
+import ssl
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
@@ -17,21 +25,154 @@ from google.rpc.status_pb2 import Status as RpcStatus
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.render.clean import clean
-from diagnostics.service.grpc_connections import LOOK_EVERY, MOST_CONNECTIONS, GrpcConnections
-from diagnostics.service.grpc_tls import refuse_versions, server_credentials
-from diagnostics.service.http.arrivals import MOST, PendingUploads
+from diagnostics.render.plain import clean
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
 from diagnostics.service.http.authentication import AuthOutcome as Credential
-from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.credentials import Credentials, TlsFiles
+from diagnostics.service.http.otlp import MOST, PendingUploads
 from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, require_auth_if_public
 from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form, OtlpIntake, exported
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.peers import peer_of
+from diagnostics.service.peers import Peer, Peers, peer_of
 from diagnostics.service.whole_messages import NoRoom
+from diagnostics.settings.text_file import LARGEST_FILE, bytes_of
 from diagnostics.settings.tree import Settings
 
+# Between two looks; what comes meanwhile finds room up to the library's limit.
+LOOK_EVERY = 0.25
+MOST_KEPT = 128
+MOST_CONNECTIONS = 256
+_FILES = Path("/proc/self/fd")
+
+
+class GrpcConnections:
+    """The connections at one port. Used within one event loop."""
+
+    def __init__(self, port: int, metrics: OwnMetrics) -> None:
+        self._port, self._metrics = port, metrics
+        self._peers: Peers[str] = Peers()
+        self._seen: dict[str, str] = {}
+        # Those that asked since the last look, which may not have seen them.
+        self._asked: dict[Peer, bool] = {}
+
+    def asked(self, peer: Peer, *, admitted: bool) -> None:
+        """Note that a peer asked for something, and whether it proved who it is."""
+        self._asked[peer] = admitted or self._asked.get(peer, False)
+
+    def look(self) -> None:
+        """Take in who came and who left, and end the longest idle of too many."""
+        files = {name: _target(name) for name in _listed()}
+        sockets = {target: name for name, target in files.items() if target.startswith("socket:")}
+        for target in sockets.keys() - self._seen.keys():
+            peer = self._peer(target, sockets[target])
+            if peer is not None:
+                self._peers.came(peer, target)
+        self._seen = sockets
+        for peer, admitted in self._asked.items():
+            self._peers.asked(peer, admitted=admitted)
+        self._asked.clear()
+        self._peers.forget(lambda target: target not in sockets)
+        ended = self._peers.give_way(MOST_KEPT)
+        for target in ended:
+            _end(target, sockets[target])
+        self._metrics.refused.labels("connections").inc(len(ended))
+
+    def _peer(self, target: str, name: str) -> Peer | None:
+        """Return who is at the other end of a socket; None where it is not one of the port's connections."""
+        with contextlib.suppress(OSError), _duplicate(name) as one:
+            if _target(str(one.fileno())) == target and one.family in (socket.AF_INET, socket.AF_INET6):
+                return peer_of(one.getpeername()) if one.getsockname()[1] == self._port else None
+        return None
+
+
+def _end(target: str, name: str) -> None:
+    with contextlib.suppress(OSError), _duplicate(name) as one:
+        if _target(str(one.fileno())) == target:  # else the number was given to another file meanwhile
+            one.shutdown(socket.SHUT_RDWR)
+
+
+def _duplicate(name: str) -> socket.socket:
+    number = os.dup(int(name))
+    try:
+        return socket.socket(fileno=number)
+    except OSError:
+        os.close(number)
+        raise
+
+
+def _listed() -> list[str]:
+    try:
+        return os.listdir(_FILES)  # noqa: PTH208 - names, of which there are thousands, four times a second
+    except OSError:
+        return []
+
+
+def _target(name: str) -> str:
+    """Return what a file is, as in `socket:[4711]`; empty where it was closed."""
+    try:
+        return os.readlink(_FILES / name)  # noqa: PTH115 - as above
+    except OSError:
+        return ""
+
+
 log = logging.getLogger(__name__)
+_VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
+def refuse_versions(tls: TlsFiles | None, setting: str) -> None:
+    """Refuse what gRPC cannot keep to: it always speaks TLS 1.2 and 1.3.
+
+    Raises:
+        UsageError: the web configuration wants only one of them; `setting` is what asked for gRPC.
+
+    """
+    if tls is not None and (tls.min_version, tls.max_version) != _VERSIONS:
+        hint = "leave min_version and max_version out of web.config_file, or take spans over HTTP only"
+        raise UsageError("gRPC speaks both TLS 1.2 and TLS 1.3", where=setting, hint=hint)
+
+
+def server_credentials(credentials: Credentials) -> Any:
+    """Return gRPC's credentials of a server; None for plain text.
+
+    Certificates of clients are asked for where they are required, and not where they are only verified if given.
+
+    Raises:
+        UsageError: a file cannot be read.
+
+    """
+    tls = credentials.config.tls
+    if tls is None:
+        return None
+    return grpc.dynamic_ssl_server_credentials(
+        _read(tls), _Changes(credentials).take, require_client_authentication=credentials.config.certificates_required
+    )
+
+
+class _Changes:
+    """Asked at each handshake whether there is something new."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials, self._taken = credentials, credentials.config
+
+    def take(self) -> Any:
+        """Return the new certificate, key and authorities; None while nothing changed."""
+        config = self._credentials.config
+        if config is self._taken or config.tls is None:
+            return None
+        self._taken = config
+        try:
+            return _read(config.tls)
+        except UsageError as error:
+            log.warning("gRPC goes on with the certificate it has: %s", error)
+            return None
+
+
+def _read(tls: TlsFiles) -> Any:
+    pair = (bytes_of(tls.key_file, LARGEST_FILE), bytes_of(tls.cert_file, LARGEST_FILE))
+    authorities = bytes_of(tls.client_ca_file, LARGEST_FILE) if tls.client_ca_file else None
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities)
+
+
 T = TypeVar("T")
 SETTING = "otlp.grpc_listen_address"
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"

@@ -18,14 +18,12 @@ from diagnostics.service.deployment import SpanBatch
 from diagnostics.service.listening import ip_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
-from diagnostics.service.span_routing import Routed, Router
-from diagnostics.service.span_sampling import SpanSampler
+from diagnostics.service.span_routing import Routed, Router, SpanSampler
 from diagnostics.service.whole_messages import WholeMessages
 from diagnostics.settings.tree import OtlpSettings
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.secret_shapes import scrub
-from diagnostics.wire.spans import RANKS, Sieve, Span, Take
-from diagnostics.wire.spans_json import Recorded, read_json, write_json
+from diagnostics.wire.redact import scrub
+from diagnostics.wire.spans import RANKS, Recorded, Sieve, Span, Take, read_json, write_json
 from diagnostics.wire.spans_protobuf import read_protobuf
 
 LONGEST_TEXT = 256

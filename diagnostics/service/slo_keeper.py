@@ -14,15 +14,13 @@ from prometheus_client.registry import Collector
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.state import Evaluation
-from diagnostics.slo.attribution import BudgetCause
-from diagnostics.slo.bins import HOUR, MINUTE, MINUTES_KEPT, Bins, Together
+from diagnostics.slo.bins import HOUR, MINUTE, MINUTES_KEPT, NOTHING, Bins, BudgetCause, Tally, Together
 from diagnostics.slo.replaying import ServerEvents, count_window, of_deployment
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo, Triton
-from diagnostics.slo.tally import NOTHING, Tally
 from diagnostics.store import slo_events
 from diagnostics.store.statements import Apply
-from exporters.sinks.slo_exposition import EventKey, event_metrics, report_metrics
+from exporters.sinks.exposition import EventKey, event_metrics, report_metrics
 
 # Reckoning all windows of all objectives anew for each page would cost more than counting.
 _SECONDS_BETWEEN_REPORTS = 10.0

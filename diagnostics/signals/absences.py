@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from diagnostics.signals.outages import CLIENT, all_outages, arrivals, refusals, whole_of, with_another
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.outages import INDEX, PORT, REFUSING, Outage
 from diagnostics.window.view import METRICS, ModelView

@@ -1,27 +1,149 @@
-"""How requests arrive at an entry: evenly, as independent clients send them, or in bursts, and what bursts cost.
-
-Counts per interval come from a client's own record, else from what the first stages of the entry took in (completions
-plus the growth of their backlog). Completions of the entry itself will not do: a stall anywhere behind makes them
-bunch, too. Where intervals differ in length, arrivals are bunched only if they are also without what the clock says of
-the lengths: a clock that trembles makes even arrivals look bunched.
-"""
+"""How requests arrive at an entry point: evenly or in bursts, open or in a closed loop, and what bursts cost."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from statistics import fmean, median
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from math import ceil, sqrt
+from statistics import correlation, fmean, linear_regression, median
 
-from diagnostics.signals.bunching import FEWEST_BINS, ArrivalBin, Crowding, crowding, dispersion, evened
-from diagnostics.signals.engine_rows import is_engine
-from diagnostics.signals.engine_samples import held_by_engine
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.engine_samples import held_by_engine, is_engine
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
+from diagnostics.signals.traces import ALL_TRACED, TRACE_FIX, TRACES, completed
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened, changes
 from diagnostics.window.view import METRICS, Counter, ModelView
+
+# The chi-squared approximation of a dispersion test wants five expected events per interval (Cochran 1954).
+EXPECTED_PER_BIN = 5.0
+# Fewer intervals than this, and one burst decides everything.
+FEWEST_BINS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalBin:
+    """One interval.
+
+    Attributes:
+        seconds: its length.
+        count: requests that arrived in it.
+        latency: their mean latency; None without any.
+        held: whether requests may have been held until it: a model was loaded in it or just before.
+
+    """
+
+    seconds: float
+    count: float
+    latency: float | None
+    held: bool = False
+
+
+def _merged(bins: Sequence[ArrivalBin], by: int) -> list[ArrivalBin]:
+    groups = [bins[i : i + by] for i in range(0, len(bins) - by + 1, by)]
+    return [ArrivalBin(sum(b.seconds for b in group), sum(b.count for b in group), None) for group in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispersion:
+    """Index of dispersion, its standard score against a Poisson process, and how many intervals it rests on."""
+
+    index: float
+    z: float
+    bins: int
+
+
+def dispersion(bins: Sequence[ArrivalBin]) -> Dispersion | None:
+    """Return the index of dispersion at the interval length where it is most certain; None with too little to tell.
+
+    Differences of successive intervals take out what changes slowly (von Neumann 1941), and the largest difference is
+    left out: one change of level is a shift of load, a burst has two. For requests that come in groups, the index is
+    the mean size of the group that a request arrives in, at any interval length (Fendick and Whitt 1989).
+    """
+    rate = sum(one.count for one in bins) / max(sum(one.seconds for one in bins), 1e-9)
+    if rate <= 0:
+        return None
+    mean = fmean(one.seconds for one in bins) * rate
+    by, found = max(ceil(EXPECTED_PER_BIN / mean), 1), []
+    while len(bins) // by >= FEWEST_BINS:
+        found.append(_dispersion(_merged(bins, by), rate))
+        by *= 2
+    return max(found, key=lambda one: one.z, default=None)
+
+
+def _dispersion(bins: Sequence[ArrivalBin], rate: float) -> Dispersion:
+    residues = [(one.count - rate * one.seconds) / sqrt(rate * one.seconds) for one in bins]
+    squares = sorted((after - before) ** 2 for before, after in pairwise(residues))[:-1]
+    count = len(squares)
+    index = sum(squares) / (2 * count)
+    # Successive differences overlap: as many degrees of freedom as give their mean square its variance.
+    freedom = 2 * count**2 / (3 * count - 1)
+    return Dispersion(index, _score(index * freedom, freedom), len(bins))
+
+
+def _score(chi_squared: float, freedom: float) -> float:
+    """Return the standard normal score of a chi-squared value (Wilson and Hilferty 1931)."""
+    spread = 2 / (9 * freedom)
+    return float(((chi_squared / freedom) ** (1 / 3) - (1 - spread)) / sqrt(spread))
+
+
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """How latency goes with company.
+
+    Attributes:
+        z: standard score of the rank correlation between an interval's requests and their latency.
+        tail_seconds: what requests of the most crowded twentieth would lose if the same requests came evenly, by that
+            line.
+        saved_seconds: what the mean would lose if the same requests came evenly, by the line through the intervals.
+
+    """
+
+    z: float
+    tail_seconds: float
+    saved_seconds: float
+
+
+def crowding(bins: Sequence[ArrivalBin]) -> Crowding | None:
+    """Return how latency goes with company; None with too few intervals that had requests."""
+    busy = [(one.count, one.latency) for one in bins if one.latency is not None and one.count > 0]
+    if len(busy) < FEWEST_BINS or len({count for count, _ in busy}) < 2:
+        return None
+    counts, latencies = [count for count, _ in busy], [latency for _, latency in busy]
+    rank = correlation(_ranks(counts), _ranks(latencies)) if len(set(latencies)) > 1 else 0.0
+    weighted = sum(n * n for n in counts) / sum(counts)
+    slope = linear_regression(counts, latencies).slope
+    even = sum(one.count for one in bins) / len(bins)
+    return Crowding(
+        z=rank * sqrt(len(busy) - 1),
+        tail_seconds=max(slope, 0.0) * max(_met_by_few(counts) - even, 0.0),
+        saved_seconds=max(slope, 0.0) * max(weighted - even, 0.0),
+    )
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return each value's rank, equal ones sharing the mean of theirs (Spearman's correlation is that of ranks)."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 for value in values]
+
+
+def _met_by_few(counts: Sequence[float]) -> float:
+    """Return how many requests are in the interval of a request that one in twenty is more crowded than."""
+    left = 0.05 * sum(counts)
+    for count in sorted(counts, reverse=True):
+        left -= count
+        if left <= 0:
+            return count
+    return 0.0
+
+
+def evened(bins: Sequence[ArrivalBin]) -> list[ArrivalBin]:
+    """Return the intervals as if all were equally long."""
+    mean = fmean(one.seconds for one in bins)
+    return [replace(one, seconds=mean) for one in bins]
+
 
 CLIENT = "client"
 BIN_SECONDS = 1.0
@@ -273,4 +395,80 @@ CROWDED_SECONDS = _signal(
     Unit.SECONDS,
     "What the mean latency would lose if the same requests came evenly, by the line through the intervals.",
     _crowd(lambda found: found.saved_seconds),
+)
+
+
+Interval = tuple[float, float]
+
+
+def under_way(view: ModelView) -> tuple[Sequence[Interval], str]:
+    """Return (start, end) of each request of the entry in Unix seconds, and where they were read.
+
+    From the client's record, else from traces where every request was traced; empty where neither is there.
+    """
+    sent = [(r.at, r.at + r.seconds) for r in view.window.clients if r.model == view.model]
+    inside = [one for one in sent if one[1] > view.start and one[0] < view.end]
+    if inside and len(view.window.servers) == 1:
+        return inside, CLIENT
+    roots = [request.root for request in view.traces().roots(view.model or "")]
+    spans = [(root.start * 1e-9, root.end * 1e-9) for root in roots if view.start <= root.end * 1e-9 <= view.end]
+    everything = completed(view)
+    if not everything or len(spans) < ALL_TRACED * everything:
+        return [], TRACES
+    return spans, TRACES
+
+
+def _changes(intervals: Sequence[Interval]) -> list[tuple[float, int]]:
+    return sorted([(start, 1) for start, _ in intervals] + [(end, -1) for _, end in intervals])
+
+
+def _counted(view: ModelView) -> tuple[float, int, str, int] | None:
+    """Return mean and most requests under way, the source, and how many there were; None with too few of them."""
+    intervals, source = under_way(view)
+    if len(intervals) < ENOUGH_EVENTS:
+        return None
+    # Outside of what was sent nobody sees the clients: before the first one ended and after the last one began.
+    begin, stop = min(end for _, end in intervals), max(start for start, _ in intervals)
+    begin, stop = max(begin, view.start), min(stop, view.end)
+    if stop <= begin:
+        return None
+    area, most, now, last = 0.0, 0, 0, begin
+    for at, step in _changes(intervals):
+        if begin < at <= stop:
+            area, last, most = area + now * (at - last), at, max(most, now)
+        now += step
+        if at >= stop:
+            break
+    return area / max(last - begin, 1e-9), most, source, len(intervals)
+
+
+def _most(view: ModelView) -> Reading:
+    found = _counted(view)
+    if found is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT)
+    return Reading.of(float(found[1]), Unit.COUNT, found[2], events=found[3])
+
+
+def _steadiness(view: ModelView) -> Reading:
+    found = _counted(view)
+    if found is None or not found[1]:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO)
+    return Reading.of(found[0] / found[1], Unit.RATIO, found[2], events=found[3])
+
+
+CONCURRENCY = Signal(
+    name="concurrency",
+    unit=Unit.COUNT,
+    scope=Scope.ENTRY,
+    doc="Most requests of the entry that are under way at once.",
+    readers=(_most,),
+    fix=TRACE_FIX,
+)
+CONCURRENCY_STEADINESS = Signal(
+    name="concurrency_steadiness",
+    unit=Unit.RATIO,
+    scope=Scope.ENTRY,
+    doc="Mean ÷ most requests under way: near 1 where clients in a closed loop keep their number constant.",
+    readers=(_steadiness,),
+    fix=TRACE_FIX,
 )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, READY, UNAVAILABLE, UNLOADED_REASON, Happened
 from diagnostics.window.normalize import ModelKey

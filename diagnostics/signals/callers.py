@@ -1,24 +1,207 @@
-"""A request's time outside the models: with its client and the network, and in the server's own frontend."""
+"""What clients recorded and what the server counted, piece of time by piece of time, and whether their clocks agree."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
-from diagnostics.signals.client_pieces import FEWEST_PIECES, calls_of, is_another_times, pieces_of
+from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.engine_rows import hides_its_time
+from diagnostics.signals.engine_samples import hides_its_time
 from diagnostics.signals.orchestration import client_seconds, ensemble_of
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
+from diagnostics.window.traces import NANOSECOND, TracedRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
-from diagnostics.window.visits import NANOSECOND, TracedRequest
+from diagnostics.wire.host import HostThread
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.spans import CLIENT_KIND
+
+# Clients and server count the same requests when their numbers are this close; else others call too.
+_SAME_REQUESTS = 0.1
+# A mean of twenty is within half of what it stands for; the middle one of three such means survives one that is off.
+_PIECE_REQUESTS = 20
+FEWEST_PIECES = 3
+_PIECES_WANTED = 5
+# A clock is looked for in steps of half a piece, and in no more of them: a record of hours is longer than any window.
+_MOST_SHIFTS = 400
+# Clients saw what the server counted where they waited longer by a smaller part of its time than this: less is not
+# worth a change of either, and steps of half a piece tell no more.
+_SMALL = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInterval:
+    """A part of the span: Unix seconds, requests that the server completed, and their mean seconds there."""
+
+    start: float
+    end: float
+    requests: float
+    seconds: float
+
+
+def pieces_of(view: ModelView, source: str) -> list[ServerInterval]:
+    """Return pieces of the span, each long enough for a mean; none where the source counts no requests."""
+    found: list[ServerInterval] = []
+    start, requests, seconds, steps = None, 0.0, 0.0, view.steps(source)
+    everything = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
+    enough = max(min(_PIECE_REQUESTS, everything / _PIECES_WANTED), 1.0)
+    for step in steps:
+        start = step.start if start is None else start
+        requests += step.values.get(Counter.SUCCESS, 0.0)
+        seconds += step.values.get(Counter.REQUEST_SECONDS, 0.0)
+        if requests >= enough:
+            found.append(ServerInterval(start=start, end=step.end, requests=requests, seconds=seconds / requests))
+            start, requests, seconds = None, 0.0, 0.0
+    return found
+
+
+class ClientCompletions:
+    """Answered requests to one model by the Unix seconds at which their answers came, by the clients' clock."""
+
+    def __init__(self, ended: Sequence[tuple[float, float]]) -> None:
+        """Take (Unix seconds, seconds taken) of each."""
+        ordered = sorted(ended)
+        self.ends = [end for end, _ in ordered]
+        self._sums = [0.0, *accumulate(seconds for _, seconds in ordered)]
+
+    def beyond(self, pieces: Sequence[ServerInterval], ahead: float = 0.0) -> list[float]:
+        """Return how much longer clients waited than the server took, of the pieces in which both count the same.
+
+        Args:
+            pieces: those of the server.
+            ahead: seconds by which the clients' clock is taken to be ahead of the server's.
+
+        """
+        found = []
+        for piece in pieces:
+            first = bisect_left(self.ends, piece.start + ahead)
+            last = bisect_left(self.ends, piece.end + ahead)
+            alike = abs(last - first - piece.requests) <= max(_SAME_REQUESTS * piece.requests, 2.0)
+            if alike and last > first:
+                found.append((self._sums[last] - self._sums[first]) / (last - first) - piece.seconds)
+        return found
+
+
+def calls_of(view: ModelView) -> ClientCompletions:
+    """Return the answered requests that clients say they sent to the model or ensemble looked at."""
+    model = view.model
+    requests = (request for request in view.window.clients if request.ok and request.model == model)
+    return ClientCompletions([(request.at + request.seconds, request.seconds) for request in requests])
+
+
+def is_another_times(pieces: Sequence[ServerInterval], calls: ClientCompletions) -> bool:
+    """Return whether a clock that is off explains what clients wait beyond the server's time; False without calls.
+
+    Then there is another time at which they saw just what the server counted. Where its time hardly changes, there is
+    none, whatever the clocks show.
+    """
+    beyond = sorted(calls.beyond(pieces))
+    small, fewest = _SMALL * max(piece.seconds for piece in pieces), max(len(pieces) / 2, FEWEST_PIECES)
+    if not beyond or beyond[len(beyond) // 2] <= small:
+        return False
+    return any(_agree(calls.beyond(pieces, ahead), small, fewest) for ahead in _shifts(pieces, calls))
+
+
+def _agree(beyond: Sequence[float], most: float, fewest: float) -> bool:
+    """Return whether enough differences are there, and three in four of them lie within `most` of zero."""
+    return len(beyond) >= fewest and 4 * sum(abs(one) <= most for one in beyond) >= 3 * len(beyond)
+
+
+def _shifts(pieces: Sequence[ServerInterval], calls: ClientCompletions) -> list[float]:
+    """Return by how many seconds the clients' clock may be ahead for the records to have pieces in common."""
+    least, most = calls.ends[0] - pieces[-1].end, calls.ends[-1] - pieces[0].start
+    shortest = min(piece.end - piece.start for piece in pieces)
+    step = max(shortest / 2, (most - least) / _MOST_SHIFTS)
+    return [least + step * number for number in range(int((most - least) / step) + 1)] if step > 0 else []
+
+
+_HOST = "host"
+# A thread is noted from its first second of processor time on: what it did over less than half of the span is no mean.
+_LEAST_OF_SPAN = 0.5
+Share = tuple[float, float]
+
+
+def _busiest(view: ModelView) -> Share | None:
+    """Return (has work, has work and no processor) as shares of the time of the thread that had work for longest.
+
+    (0, 0) where no thread has used a second of a processor; None where the recorder did not note threads.
+    """
+    samples = [(at, threads) for host in view.hosts() if (at := host.at) is not None and (threads := host.threads)]
+    noted = [host.at for host in view.hosts() if host.at is not None and host.threads is not None]
+    if len(noted) < 2 or noted[-1] <= noted[0]:
+        return None
+    seen: dict[int, list[tuple[float, HostThread]]] = {}
+    for at, threads in samples:
+        for thread in threads:
+            seen.setdefault(thread.tid, []).append((at, thread))
+    return max(_shares(list(seen.values()), (noted[-1] - noted[0]) * _LEAST_OF_SPAN), default=(0.0, 0.0))
+
+
+def _shares(threads: list[list[tuple[float, HostThread]]], least: float) -> Iterator[Share]:
+    for samples in threads:
+        (start, first), (end, last) = samples[0], samples[-1]
+        seconds, used = end - start, last.cpu_seconds - first.cpu_seconds
+        if seconds > 0 and seconds >= least and used >= 0:  # less is another thread of the same number
+            waited = max(last.run_delay_seconds - first.run_delay_seconds, 0.0)
+            busy = min((used + waited) / seconds, 1.0)
+            yield busy, min(waited / seconds, busy)
+
+
+def _executing(view: ModelView) -> float | None:
+    """Return how many instances execute at a time on threads of the server's own process; None without statistics.
+
+    A Python model executes in a process of its own. A model whose configuration was not read counts as one that does
+    not.
+    """
+    lanes, seen = 0.0, False
+    for one in view.executing():
+        delta = one.delta(STATISTICS)
+        seen = seen or delta is not None
+        if delta is not None and not (one.config and one.config.backend == names.PYTHON_BACKEND):
+            lanes += delta.occupied / delta.seconds
+    return lanes if seen else None
+
+
+def _frontend_busy(view: ModelView) -> Reading:
+    found, lanes = view.once(_busiest), _executing(view)
+    if found is None or lanes is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    busy, _ = found
+    return Reading.of(max(busy - lanes, 0.0), Unit.RATIO, _HOST, high=busy, estimated=lanes > 0, span=view.seconds)
+
+
+def _frontend_waits(view: ModelView) -> Reading:
+    found = view.once(_busiest)
+    if found is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    busy, waited = found
+    if busy <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, _HOST)
+    return Reading.of(waited / busy, Unit.RATIO, _HOST, span=view.seconds)
+
+
+FRONTEND_BUSY = Signal(
+    name="frontend_busy",
+    unit=Unit.RATIO,
+    scope=Scope.SERVER,
+    doc="Share of the time for which the busiest thread of the server's own process runs or waits for a processor, "
+    "less what instances execute in that process: at least so busy is a thread that reads requests and sends answers.",
+    readers=(_frontend_busy,),
+    fix="record on the server's machine, so that its threads can be seen",
+)
+FRONTEND_CPU_WAIT = Signal(
+    name="frontend_cpu_wait",
+    unit=Unit.RATIO,
+    scope=Scope.SERVER,
+    doc="Of the time for which that thread is busy, the share in which it waits for a processor (schedstat).",
+    readers=(_frontend_waits,),
+)
+
 
 _CLIENT = "client records"
 

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from diagnostics.signals.contrast import up_while
 from diagnostics.signals.effects import excess_or_engines
 from diagnostics.signals.gpu import HARDWARE, POWER_CAP, idles_low
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import Counter, ModelView
 from diagnostics.wire.gpu import NVML, Gpu

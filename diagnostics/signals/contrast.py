@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.units import Unit
 from diagnostics.window.view import Counter, CounterStep
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Read
+from diagnostics.signals.signal import Missing, Read, Reading
 from diagnostics.units import Unit
-from diagnostics.window.recorder_clock import ClockFault, clock_faults
-from diagnostics.window.view import Counter, Delta, ModelView
+from diagnostics.window.view import ClockFault, Counter, Delta, ModelView, clock_faults
 
 # Thirty events give a mean whose 95 % interval is within about a third of it for exponential times (1.96/sqrt(30)).
 ENOUGH_EVENTS = 30

@@ -13,10 +13,8 @@ from itertools import pairwise
 from diagnostics.signals.contrast import When
 from diagnostics.signals.effects import excess, excess_or_engines
 from diagnostics.signals.host import HOST
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import Counter, ModelView
 from diagnostics.wire.host import HostSample

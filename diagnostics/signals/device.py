@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics import names
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS, SERVER_CPU_SHARE, limit_used
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.gpu import HIGHEST_RATIO, Gpu

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from diagnostics.signals.contrast import When, contrasted, pieces_per_request
-from diagnostics.signals.engine_rows import is_engine
+from diagnostics.signals.engine_samples import is_engine
 from diagnostics.signals.pace import engine_time, iteration_pieces, more_requests
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 

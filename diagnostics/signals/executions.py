@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diagnostics.signals.counting import absent, mean_of
-from diagnostics.signals.occupied import compute_seconds, one_request_per_execution
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.settings import CONFIGURATION, INSTANCES
-from diagnostics.signals.signal import Read, Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.settings import CONFIGURATION, INSTANCES, compute_seconds, one_request_per_execution
+from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, constant, fit
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView

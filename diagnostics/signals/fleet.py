@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import ModelView

@@ -6,17 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.engine_rows import hides_its_time
-from diagnostics.signals.nested import may_hide
+from diagnostics.signals.engine_samples import hides_its_time
+from diagnostics.signals.inner_calls import may_hide
 from diagnostics.signals.orchestration import ensemble_of
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.traces import TRACE_FIX, TRACES, mean_reading
 from diagnostics.units import Unit
-from diagnostics.window.paths import Path, path_of
+from diagnostics.window.graph import Path, path_of
+from diagnostics.window.traces import TracedRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
-from diagnostics.window.visits import TracedRequest
 
 _PHASES = (Counter.QUEUE_SECONDS, Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
 

@@ -10,8 +10,8 @@ from itertools import accumulate
 from statistics import fmean, pvariance
 
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.occupied import one_request_per_execution
 from diagnostics.signals.orchestration import LOCKSTEP, direct_steps, parting_of
+from diagnostics.signals.settings import one_request_per_execution
 from diagnostics.window.counters import sum_steps
 from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from diagnostics.signals.counting import disorder
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView

@@ -16,14 +16,12 @@ from statistics import median, quantiles
 import msgspec
 
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.stalls import in_load, is_denied, loads_seen
-from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened, ServerChange, changes, touch
-from diagnostics.window.steps import sum_steps
+from diagnostics.window.points import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 _CLIENT = "client records"

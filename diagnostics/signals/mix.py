@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from diagnostics.signals.arrivals import arrivals_of
-from diagnostics.signals.bunching import ArrivalBin
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.arrivals import ArrivalBin, arrivals_of
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.onset import FEWEST_OUTSIDE, MOST_STEPS, rise
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView

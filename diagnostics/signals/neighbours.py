@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from diagnostics.signals.contrast import When
 from diagnostics.signals.effects import excess, excess_or_engines
 from diagnostics.signals.gpu import samples
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.partitions import processes_of
-from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView, processes_of
 from diagnostics.wire.gpu import NVML, Gpu
 
 _HOST_AND_NVML = "host and nvml"

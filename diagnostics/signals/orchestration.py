@@ -9,16 +9,14 @@ from functools import partial
 from msgspec.structs import replace as with_changes
 
 from diagnostics.signals.counting import FEWEST_EVENTS, absent
-from diagnostics.signals.engine_rows import hides_its_time
+from diagnostics.signals.engine_samples import hides_its_time
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
+from diagnostics.window.traces import NANOSECOND, TracedRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
-from diagnostics.window.visits import NANOSECOND, TracedRequest
 
 _CLIENT = "client records"
 

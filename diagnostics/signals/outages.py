@@ -14,12 +14,10 @@ from itertools import groupby, pairwise
 from math import sqrt
 
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.client import ClientRequest
 from diagnostics.window.outages import PORT, READS, RESTARTED, Outage, outages
+from diagnostics.window.parsed import ClientRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.window.window import ServerWindow
 

@@ -14,17 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from diagnostics.signals.bunching import ArrivalBin, crowding
+from diagnostics.signals.arrivals import ArrivalBin, crowding
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.occupied import executed
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Read, Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.settings import INSTANCES, executed
+from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.signals.traces import ALL_TRACED, TRACED_SHARE, TRACES, executed_visits, mean_reading
 from diagnostics.units import Unit
+from diagnostics.window.traces import NANOSECOND, TracedVisit
 from diagnostics.window.view import METRICS, STATISTICS, CounterStep, ModelView
-from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 Run = tuple[int, int]
 # A free instance begins within 0.3 ms: who waits so long found none.

@@ -13,13 +13,9 @@ from statistics import fmean, median
 
 from diagnostics.signals.contrast import SAME_LOAD, SeriesInterval, When, pieces_per_request
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_iterations import ENGINE_AT_WORK
-from diagnostics.signals.engine_rows import is_engine, shows_its_time
-from diagnostics.signals.engine_samples import engine_of
-from diagnostics.signals.engine_tokens import ENGINE_SECONDS, prefills
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_SECONDS, prefills
+from diagnostics.signals.engine_samples import engine_of, is_engine, shows_its_time
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.onset import CHANGE_FACTOR, MOST_STEPS, rise

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diagnostics import names
-from diagnostics.signals.occupied import took_more
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.view import ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, Delta, ModelView
 from diagnostics.wire.model_config import ModelConfig
 
 CONFIGURATION = "configuration"
@@ -98,3 +95,65 @@ WARMUPS = _setting(
     "Warm-up samples run before an instance serves.",
     lambda config: float(len(config.warmups)),
 )
+
+
+# TensorRT's backend begins executions of an instance while its last ones are under way, at most as many as it has sets
+# of events (tensorrt_backend, `instance_state.h`, EVENT_SET_COUNT). Else an instance does one after another.
+_AT_ONCE = {names.TENSORRT_BACKEND: 3}
+# Clocks that run fast or slow and times cut to seconds make a span up to a tenth shorter than it was. Of instances that
+# never pause, the time of executions was measured as 1.004 of the span at most.
+_LONGER_SPAN = 1.1
+# Reads fall between a batch's executions and its requests' completions.
+_BETWEEN = 1.02
+
+
+def compute_seconds(delta: Delta | CounterStep) -> float:
+    """Return input + infer + output seconds of all requests; each request of a batch books the whole batch's."""
+    parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
+    return sum(delta.values.get(part, 0.0) for part in parts)
+
+
+def executed(step: CounterStep) -> tuple[float, float] | None:
+    """Return the seconds and the number of a step's executions; None where batches hide how long they took."""
+    if step.batches:
+        seconds = sum(batch.seconds for batch in step.batches.values())
+        return seconds, sum(batch.executions for batch in step.batches.values())
+    executions = step.values.get(Counter.EXECUTIONS, 0.0)
+    if executions <= 0 or Counter.INFER_SECONDS not in step.values or not one_request_per_execution(step):
+        return None
+    return compute_seconds(step), executions
+
+
+def one_request_per_execution(delta: Delta | CounterStep) -> bool:
+    """Return whether no execution held two requests, so that what requests book is what executions took."""
+    executions = delta.values.get(Counter.EXECUTIONS, 0.0)
+    return executions > 0 and delta.values.get(Counter.SUCCESS, 0.0) <= executions * _BETWEEN
+
+
+def took_more(view: ModelView, config: ModelConfig, instances: float) -> str | None:
+    """Return the source by which executions of a version took more time than so many instances have; None else.
+
+    One that ends in the span may have begun before it. An engine and a decoupled model execute beside their instances;
+    without a table of batches, how long batches of several requests took is not known.
+    """
+    if config.decoupled or config.backend in names.ENGINE_BACKENDS:
+        return None
+    lanes = instances * _AT_ONCE.get(config.backend, 1)
+    for source in (STATISTICS, METRICS):
+        deltas = [delta for table in view.tables(source) if (delta := table.delta(view.start, view.end)) is not None]
+        for delta in deltas:
+            total, longest = _occupied(delta)
+            if total > lanes * (_LONGER_SPAN * delta.seconds + longest):
+                return source
+    return None
+
+
+def _occupied(delta: Delta) -> tuple[float, float]:
+    """Return the seconds of all executions and the mean ones of those of the longest size; zeros where not known."""
+    if delta.batches:
+        means = (batch.seconds / batch.executions for batch in delta.batches.values() if batch.executions > 0)
+        return delta.occupied, max(means, default=0.0)
+    if not one_request_per_execution(delta):
+        return 0.0, 0.0
+    total = compute_seconds(delta)
+    return total, total / delta.values[Counter.EXECUTIONS]

@@ -7,13 +7,10 @@ from statistics import median, quantiles
 
 from diagnostics.signals.counting import FEWEST_EVENTS, absent, disorder
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, only_ensemble
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.counters import Opened
+from diagnostics.window.counters import MOST_MISSED_ROUNDS, Opened
 from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, changes, touch
-from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
+from diagnostics.window.traces import NANOSECOND, TracedVisit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
-from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 TRACES = "traces"
 # Requests at either end of a window are traced and not yet counted, or the other way round.

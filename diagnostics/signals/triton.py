@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from diagnostics import names
 from diagnostics.signals.counting import per, rate, total
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Read, Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
+from diagnostics.wire.model_config import ModelConfig
 
 _BOTH = (STATISTICS, METRICS)
 
@@ -87,4 +89,114 @@ ARRIVAL_RATE = _model_signal(
     Unit.PER_SECOND,
     "Requests per second that arrive: completions + backlog growth.",
     _arrival_rate,
+)
+
+
+_MICROSECOND = 1e-6
+
+
+def latency_quantile(quantile: float) -> Signal:
+    """Return the signal of one quantile of a model's or ensemble's request time.
+
+    Triton's summary covers the last 60 s at each read, so the newest read is the value; it is NaN when idle and absent
+    unless `summary_latencies=true`. Only the quantiles that the server was configured with exist.
+    """
+
+    def read(view: ModelView) -> Reading:
+        labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
+        points = view.gauge(names.REQUEST_SUMMARY, labels)
+        if not points:
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
+        return Reading.of(points[-1][1] * _MICROSECOND, Unit.SECONDS, METRICS, span=60.0)
+
+    return Signal(
+        name=f"request_seconds_p{quantile * 100:g}",
+        unit=Unit.SECONDS,
+        scope=Scope.MODEL,
+        doc=f"The {quantile * 100:g}th percentile of request time over the last 60 s.",
+        readers=(read,),
+        fix="start Triton with --metrics-config summary_latencies=true",
+    )
+
+
+def _summaries(view: ModelView) -> Reading:
+    if not view.server.snapshots:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    return Reading.of(float(view.server.exports(f"{names.REQUEST_SUMMARY}_count")), Unit.COUNT, METRICS)
+
+
+SUMMARIES = Signal(
+    name="summary_latencies",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="1 when the server keeps latency summaries, else 0.",
+    readers=(_summaries,),
+)
+
+
+def _summarized(view: ModelView) -> Reading:
+    labels = {names.MODEL: view.model or ""} | ({names.VERSION: view.version} if view.version else {})
+    points = view.gauge(f"{names.REQUEST_SUMMARY}_count", labels)
+    if len(points) < 2:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    return Reading.of(max(points[-1][1] - points[0][1], 0.0), Unit.COUNT, METRICS)
+
+
+SUMMARIZED_REQUESTS = Signal(
+    name="summarized_requests",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Requests that the latency summary counted: it goes on where `counter_latencies=false` stops the counters.",
+    readers=(_summarized,),
+)
+
+
+_CONFIGURATION = "configuration"
+_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
+
+
+def _setting(name: str, doc: str, pick: Callable[[ModelConfig], float]) -> Signal:
+    def read(view: ModelView) -> Reading:
+        if view.config is None:
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, _CONFIGURATION)
+        return Reading.of(pick(view.config), Unit.COUNT, _CONFIGURATION)
+
+    return Signal(name=name, unit=Unit.COUNT, scope=Scope.MODEL, doc=doc, readers=(read,), fix=_FIX)
+
+
+PRIORITY_LEVELS = _setting(
+    "priority_levels",
+    "Priority levels of the dynamic batcher; 0 when it has none.",
+    lambda config: float(config.dynamic_batching.priority_levels) if config.dynamic_batching else 0.0,
+)
+SEQUENCE_BATCHING = _setting(
+    "sequence_batching",
+    "1 when the sequence batcher schedules the model, else 0.",
+    lambda config: float(config.sequence_batching),
+)
+
+
+def _queue_quantile(view: ModelView, quantile: float) -> float | None:
+    labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
+    if view.version is not None:
+        labels[names.VERSION] = view.version
+    points = view.gauge(names.QUEUE_SUMMARY, labels)
+    return points[-1][1] if points else None
+
+
+def _spread(view: ModelView) -> Reading:
+    high, middle = _queue_quantile(view, 0.95), _queue_quantile(view, 0.5)
+    if high is None or middle is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    # A median under a millisecond is no wait at all, and a ratio to it says nothing.
+    return Reading.of(high / max(middle, 1000.0), Unit.COUNT, METRICS, span=60.0)
+
+
+QUEUE_SPREAD = Signal(
+    name="queue_spread",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="95th percentile of the queue time ÷ its median (at least 1 ms), over the last 60 s.",
+    readers=(_spread,),
+    fix="start Triton with --metrics-config summary_latencies=true for as long as you look",
 )

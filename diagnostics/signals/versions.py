@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from diagnostics.signals.executions import STATISTICS_FIX
 from diagnostics.signals.lifecycle import execution_seconds, warm_steps, worked
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView

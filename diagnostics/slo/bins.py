@@ -1,15 +1,144 @@
-"""The events of one objective over time, minute by minute, and hour by hour once they are old."""
+"""How many events there were, and how many of them were bad, as surely as the source allows."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from diagnostics.slo.attribution import BudgetCause
-from diagnostics.slo.tally import NOTHING, Tally
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.signals.signal import Subject
+from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.slo.slo import Promise, Triton
+
+_SAME_EVENTS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Events of some span.
+
+    Attributes:
+        total: all events.
+        bad: how many were bad: the best estimate where there is one, else as many as certainly were.
+        low, high: as many as certainly, and as possibly, were bad; equal to `bad` where each was counted.
+        source: where it was read; several are joined by ` and `.
+
+    """
+
+    total: float
+    bad: float
+    low: float
+    high: float
+    source: str
+
+    @classmethod
+    def exact(cls, total: float, bad: float, source: str) -> Tally:
+        """Return a count of each event."""
+        return cls(total=total, bad=bad, low=bad, high=bad, source=source)
+
+    def __add__(self, other: Tally) -> Tally:
+        sources = [self.source]
+        if other.source != self.source:  # thousands of minutes with one source are added for each report
+            sources = sorted({*self.source.split(" and "), *other.source.split(" and ")} - {""})
+        return Tally(
+            total=self.total + other.total,
+            bad=self.bad + other.bad,
+            low=self.low + other.low,
+            high=self.high + other.high,
+            source=" and ".join(sources),
+        )
+
+    @property
+    def counted(self) -> bool:
+        """Whether each bad event was counted, rather than estimated or bounded."""
+        return self.high - self.low < 0.5
+
+    def within(self, certain: Tally | None) -> Tally:
+        """Return it cut to bounds of the same events that always hold; itself where those are of other events."""
+        if certain is None or abs(certain.total - self.total) > _SAME_EVENTS * self.total + 1:
+            return self
+        low, high = (min(max(value, certain.low), certain.high) for value in (self.low, self.high))
+        return replace(self, low=low, high=high, bad=min(max(self.bad, low), high))
+
+
+NOTHING = Tally.exact(0.0, 0.0, "")
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """Return the sum; of nothing, a tally of nothing."""
+    return reduce(Tally.__add__, tallies, NOTHING)
+
+
+class BudgetCause(NamedTuple):
+    """A root cause: the finding's fingerprint, its check, and the server and model it is of (empty for none)."""
+
+    fingerprint: str
+    check: str
+    server: str
+    model: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> BudgetCause:
+        """Return the cause that a finding is."""
+        subject = finding.subject
+        model = subject.model or subject.ensemble or subject.gpu or ""
+        return cls(finding.id, finding.check, subject.server, model)
+
+
+def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tally) -> dict[BudgetCause, float]:
+    """Return how many of a server's bad events each root cause took: at most all of them together.
+
+    Args:
+        sli: what is promised.
+        explanation: the verdict on the time in which they happened.
+        server: whose they are.
+        counted: its events.
+
+    """
+    if counted.bad <= 0:
+        return {}
+    found = {one.id: one for one in explanation.findings}
+    parts: dict[BudgetCause, float] = defaultdict(float)
+    for finding in explanation.loud:
+        if finding.subject.server == server:
+            part = _part(sli, explanation, finding, counted)
+            parts[BudgetCause.of(_root(finding, found, failures=sli.promise is Promise.AVAILABILITY))] += part
+    whole = max(sum(parts.values()), 1.0)
+    return {cause: part / whole * counted.bad for cause, part in parts.items() if part > 0}
+
+
+def _root(finding: Finding, found: Mapping[str, Finding], *, failures: bool) -> Finding:
+    """Return the finding that this one is, in the end, a consequence of; of failures, the last that claims some."""
+    seen, root = {finding.id}, finding
+    while finding.caused_by is not None and finding.caused_by in found and finding.caused_by not in seen:
+        finding = found[finding.caused_by]
+        seen.add(finding.id)
+        if not failures or finding.impact.share_of_requests_failed > 0:
+            root = finding
+    return root
+
+
+def _part(sli: Triton, explanation: Explanation, finding: Finding, counted: Tally) -> float:
+    """Return a finding's part of the bad events, 0 to 1; 0 where it is about other requests."""
+    subject, impact = finding.subject, finding.impact
+    called = subject.ensemble or subject.model
+    if sli.promise is Promise.AVAILABILITY:
+        if sli.model not in (subject.ensemble, subject.model) or counted.total <= 0:
+            return 0.0
+        return min(impact.share_of_requests_failed * counted.total / counted.bad, 1.0)
+    if called == sli.model:
+        return impact.share_of_latency
+    if subject.model != sli.model:
+        return 0.0
+    # The promise is about a stage: the finding's seconds are set against the stage's own, not its ensemble's.
+    mean = explanation.evidence.read(REQUEST_SECONDS, Subject(server=subject.server, model=subject.model)).value
+    return min(impact.seconds_per_request / mean, 1.0) if mean else 0.0
+
 
 MINUTE, HOUR = 60, 3600
 # As the history does: single minutes are asked for by windows of a day at most.

@@ -1,16 +1,52 @@
-"""How fast a budget burns, when that is an alert, and when it will be gone.
-
-The pairs of windows are those of Google's SRE workbook, "Alerting on SLOs", table 5-8: 2 % of a 30-day budget in an
-hour (14.4 times as fast as allowed), 5 % in six hours (6), 10 % in a day (3) and in three days (1).
-"""
+"""What chance alone does to counts: intervals of a share, and of how many events are too many for luck."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diagnostics.slo.chance import at_least, count_interval
+from diagnostics.slo.slo import Slo
+
+# Two-sided 95 %.
+_Z = 1.959964
+
+
+def share_interval(bad: float, total: float) -> tuple[float, float]:
+    """Return the interval of the share of bad events behind a count, at about 95 %; (0, 1) where there were none.
+
+    Wilson's score interval (Wilson 1927), which holds for few events and for none bad, where the usual one does not
+    (Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion").
+    """
+    if total <= 0:
+        return 0.0, 1.0
+    share, square = min(bad / total, 1.0), _Z * _Z
+    middle = (share + square / (2 * total)) / (1 + square / total)
+    spread = _Z / (1 + square / total) * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    low = 0.0 if bad <= 0 else max(middle - spread, 0.0)
+    return low, 1.0 if bad >= total else min(middle + spread, 1.0)
+
+
+def count_interval(count: float) -> tuple[float, float]:
+    """Return the interval of the expected number of events where `count` were seen, at about 95 %.
+
+    Byar's approximation of the exact Poisson interval (Breslow and Day 1987, p. 69).
+    """
+    high_count = count + 1
+    high = high_count * (1 - 1 / (9 * high_count) + _Z / (3 * math.sqrt(high_count))) ** 3
+    if count <= 0:
+        return 0.0, high
+    return count * (1 - 1 / (9 * count) - _Z / (3 * math.sqrt(count))) ** 3, high
+
+
+def at_least(count: int, expected: float) -> float:
+    """Return how probable it is that `count` events or more happen where `expected` do on average (Poisson)."""
+    term, below = math.exp(-expected), 0.0
+    for number in range(count):
+        below += term
+        term *= expected / (number + 1)
+    return max(1.0 - below, 0.0)
+
 
 DAY, HOUR = 86400.0, 3600.0
 _WORKBOOK_PERIOD = 30 * DAY
@@ -138,3 +174,27 @@ def forecast(left: float, newest: Sequence[WindowEvents]) -> BudgetForecast | No
         return max(left, 0.0) / pace if pace > 0 and math.isfinite(left / pace) else None
 
     return BudgetForecast(expected=until(told.bad), soonest=until(high), latest=until(low), over=told.seconds)
+
+
+# `increase` wants two samples, and a scrape may be late or fail ("What range should I use with rate()?", B. Brazil).
+_SCRAPES = 4
+# Prometheus' own default, seconds.
+_USUAL_SCRAPE = 60.0
+
+
+def cautions(slo: Slo) -> Iterator[str]:
+    """Yield what whoever loads the rules of an objective must know; nothing for most."""
+    told = [pair for pair in pairs(slo.period) if pair.severity not in slo.quiet]
+    most = 1 / slo.allowed
+    never = " and ".join(f"{pair.factor:.3g}" for pair in told if pair.factor > most)
+    if never:
+        yield (
+            f"{slo.name}: when every event is bad its budget burns {most:.3g} times as fast as allowed: "
+            f"its alerts at {never} times cannot fire"
+        )
+    shortest = min((pair.short for pair in told), default=_SCRAPES * _USUAL_SCRAPE)
+    if shortest < _SCRAPES * _USUAL_SCRAPE:
+        yield (
+            f"{slo.name}: its shortest window is {shortest:g} s: alerts stay silent where what it counts is scraped "
+            f"less often than every {shortest / _SCRAPES:.0f} s"
+        )

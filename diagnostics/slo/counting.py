@@ -1,27 +1,250 @@
-"""What a window tells of an objective: good and bad requests of one server between two instants.
-
-The ladder, best source first: buckets of histograms, traced requests, quantiles, averages. What averages allow bounds
-all that is not counted request by request. The spans that are counted are half open, so that counting one after another
-counts each request once.
-"""
+"""Good and bad requests of one server between two instants, from counters, histograms, traces or averages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isinf
 
 from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, LOST_AFTER_STAGE
-from diagnostics.slo import histograms
-from diagnostics.slo.samples import Batch, batches, from_averages, from_summary, from_traces
+from diagnostics.signals.traces import ALL_TRACED
+from diagnostics.slo.bins import Tally, total
+from diagnostics.slo.burn import share_interval
 from diagnostics.slo.slo import Promise, Triton
-from diagnostics.slo.tally import Tally
 from diagnostics.window.normalize import positions_of
-from diagnostics.window.points import Counter
-from diagnostics.window.steps import CounterStep
+from diagnostics.window.points import LARGEST_RATE_PER_SECOND, Counter, CounterStep
+from diagnostics.window.traces import NANOSECOND
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
-from diagnostics.window.visits import NANOSECOND
 from diagnostics.window.window import ServerWindow, Window
+
+Key = tuple[tuple[str, str], ...]
+
+
+def growth(
+    server: ServerWindow, family: str, labels: Mapping[str, str], after: float, until: float
+) -> dict[Key, float] | None:
+    """Return the increase of each series that carries `labels`, by its labels; None when no page has such a series.
+
+    Increases are those that pages read in (after, until], Unix seconds, show over the page before. A value below the
+    one before is a counter that began again at zero; one that no server reaches is a corrupted page's, and left out.
+    """
+    last: dict[Key, float] = {}
+    grown: dict[Key, float] = defaultdict(float)
+    read_at: float | None = None
+    for at, mono, snapshot in server.snapshots:
+        if at > until:
+            break
+        for position in positions_of(snapshot.layout, family, labels):
+            value = snapshot.values[position]
+            if not isfinite(value):
+                continue
+            key = tuple(sorted(snapshot.layout.series[position].labels.items()))
+            if at > after and read_at is not None:
+                grown[key] += _increase(last.get(key, 0.0), value, mono - read_at)
+            last[key] = value
+        read_at = mono
+    return dict(grown) if last else None
+
+
+def _increase(before: float, now: float, seconds: float) -> float:
+    increase = now - before if now >= before else now
+    return increase if increase <= LARGEST_RATE_PER_SECOND * max(seconds, 0.0) else 0.0
+
+
+_BOUND = "le"
+HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramFamily:
+    """A histogram: its name, the label that names the model, and seconds per unit of its bounds."""
+
+    name: str
+    model: str
+    scale: float
+
+
+# Triton's first response: of a model that answers once, its request time; else the time to its first token. It begins
+# with the request, holds the queue, counts failed requests too, and is cut to whole milliseconds (core, 24.11).
+FIRST_RESPONSE = (HistogramFamily(names.FIRST_RESPONSE, names.MODEL, 1e-3),)
+# Engines' own, which begin when the engine gets the request.
+_LABELS = (names.MODEL, names.SERVE_MODEL)
+ENGINE_FIRST_TOKEN = tuple(HistogramFamily(name, label, 1.0) for name in names.TIME_TO_FIRST_TOKEN for label in _LABELS)
+ENGINE_LATENCY = (
+    *(HistogramFamily(names.VLLM_LATENCY, label, 1.0) for label in _LABELS),
+    *(HistogramFamily(f"{p}{names.SERVE_LATENCY}", names.SERVE_MODEL, 1.0) for p in names.SERVE_PREFIXES),
+)
+
+
+def above(
+    server: ServerWindow,
+    families: Iterable[HistogramFamily],
+    model: str,
+    tags: Mapping[str, str],
+    seconds: float,
+    after: float,
+    until: float,
+) -> Tally | None:
+    """Return the requests of the first family that the server has; None when it has none of them.
+
+    Where the limit is a bucket's bound each request is counted, to the millisecond. Between two bounds, the requests
+    of that bucket may be on either side: all of them make up the interval, and as large a part is taken to be below as
+    the limit is far into the bucket (as `histogram_quantile` does). In the last bucket none is taken to be above.
+    """
+    for family in families:
+        labels = {family.model: model, **tags}
+        grown = growth(server, f"{family.name}_bucket", labels, after, until)
+        if grown is not None:
+            return of_buckets(_by_bound(grown, family.scale), seconds)
+    return None
+
+
+def _by_bound(grown: Mapping[tuple[tuple[str, str], ...], float], scale: float) -> dict[float, float]:
+    """Return the requests at or below each bound in seconds, over all versions."""
+    found: dict[float, float] = defaultdict(float)
+    for key, increase in grown.items():
+        text = dict(key).get(_BOUND, "")
+        try:
+            found[float(text) * scale] += increase
+        except ValueError:
+            continue
+    return found
+
+
+def of_buckets(below: Mapping[float, float], seconds: float) -> Tally:
+    """Return the requests above a limit, of the requests at or below each bound, in seconds; see `above`."""
+    total = max(below.values(), default=0.0)
+    exact = next((bound for bound in below if abs(bound - seconds) <= 1e-9 + 1e-6 * seconds), None)
+    if exact is not None:
+        return Tally.exact(total, max(total - below[exact], 0.0), HISTOGRAM)
+    under = max((bound for bound in below if bound < seconds), default=0.0)
+    over = min((bound for bound in below if bound > seconds), default=inf)
+    surely, perhaps = below.get(under, 0.0), min(below.get(over, total), total)
+    part = 1.0 if isinf(over) else (seconds - under) / (over - under)
+    return Tally(
+        total=total,
+        bad=max(total - surely - part * (perhaps - surely), 0.0),
+        low=max(total - perhaps, 0.0),
+        high=max(total - surely, 0.0),
+        source=HISTOGRAM,
+    )
+
+
+TRACES, SUMMARY, AVERAGES = "traces", "summary", "averages"
+# By how much of all requests Triton's quantiles may be off: its defaults (core, metric model reporter); those that a
+# user chose have an error of the user's, which is not exported: the largest of the defaults is assumed.
+_ERRORS = {0.5: 0.05, 0.9: 0.01, 0.95: 0.001, 0.99: 0.001, 0.999: 0.001}
+_MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was completed in one step between two reads."""
+
+    at: float
+    requests: float
+    seconds: float
+
+
+def batches(steps: Sequence[CounterStep]) -> list[Batch]:
+    """Return what each step completed."""
+    return [
+        Batch(step.end, step.values.get(Counter.SUCCESS, 0.0), step.values.get(Counter.REQUEST_SECONDS, 0.0))
+        for step in steps
+        if step.values.get(Counter.SUCCESS, 0.0) > 0
+    ]
+
+
+def from_averages(done: Sequence[Batch], limit: float, *, whole: bool = True) -> Tally:
+    """Return the bounds that the mean of each step allows: how many took longer than `limit` seconds.
+
+    At most, by Markov's inequality, P(X > t) <= E(X) / t: of n requests that took S seconds together at most S / t
+    took longer than t. At least, by its reverse, P(X > t) >= (E(X) - t) / (B - t) where no request takes longer than
+    B; as none takes longer than all together, B = S, it is one where the mean is above the limit, else none
+    (Mitzenmacher and Upfal, "Probability and Computing", 3.1). Both hold for any distribution; `bad` is the least.
+
+    Args:
+        done: requests and their seconds, step by step.
+        limit: seconds.
+        whole: whether the seconds are what the limit is about; else they only hold it, and there is no least.
+
+    """
+    return total(
+        Tally(
+            total=one.requests,
+            bad=(least := 1.0 if whole and one.seconds > limit * one.requests else 0.0),
+            low=least,
+            high=max(least, min(one.requests, float(int(one.seconds / limit)))),
+            source=AVERAGES,
+        )
+        for one in done
+    )
+
+
+def from_traces(times: Sequence[float], completed: float, limit: float) -> Tally | None:
+    """Return what the seconds of traced requests say of all that were completed; None when they are too few to.
+
+    Where all are traced each is counted. A sample gives Wilson's interval of the share, as if it was drawn without
+    regard to how long requests took: a collector that keeps slow traces only makes it too high.
+    """
+    if len(times) < FEWEST_EVENTS or completed < len(times) * ALL_TRACED:
+        return None
+    bad = float(sum(1 for seconds in times if seconds > limit))
+    if len(times) >= ALL_TRACED * completed:
+        unseen = max(completed - len(times), 0.0)
+        return Tally(total=completed, bad=min(bad, completed), low=bad, high=bad + unseen, source=TRACES)
+    low, high = share_interval(bad, len(times))
+    return Tally(
+        total=completed, bad=bad / len(times) * completed, low=low * completed, high=high * completed, source=TRACES
+    )
+
+
+def from_summary(server: ServerWindow, done: Sequence[Batch], model: str, version: str, limit: float) -> Tally | None:
+    """Return what Triton's quantiles of request time allow; None when the server keeps none.
+
+    A quantile q at or below the limit says that at most 1 - q of the requests took longer, one above it that at least
+    1 - q did, give or take the error that Triton computes it with. Quantiles are of the minute before each read, so
+    that this holds for spans of several minutes; for shorter ones it is an estimate.
+    """
+    quantiles = {q: _quantile(server, model, version, q) for q in _exported(server, model)}
+    found = [_summed(one, {q: points.get(one.at) for q, points in quantiles.items()}, limit) for one in done]
+    if not found or all(one is None for one in found):
+        return None
+    return total(
+        one or Tally(total=batch.requests, bad=0.0, low=0.0, high=batch.requests, source=SUMMARY)
+        for one, batch in zip(found, done, strict=True)
+    )
+
+
+def _summed(done: Batch, values: dict[float, float | None], limit: float) -> Tally | None:
+    known = {q: value * _MICROSECOND for q, value in values.items() if value is not None and isfinite(value)}
+    if not known:
+        return None
+    below = max((q - _ERRORS.get(q, 0.05) for q, value in known.items() if value <= limit), default=0.0)
+    above = min((q + _ERRORS.get(q, 0.05) for q, value in known.items() if value > limit), default=1.0)
+    low, high = (max(1.0 - min(share, 1.0), 0.0) * done.requests for share in (above, below))
+    middle = (min(low, high) + high) / 2 if above < 1.0 else low
+    return Tally(total=done.requests, bad=middle, low=min(low, high), high=high, source=SUMMARY)
+
+
+def _exported(server: ServerWindow, model: str) -> set[float]:
+    if not server.snapshots:
+        return set()
+    layout = server.snapshots[-1][2].layout
+    texts = {
+        layout.series[slot].labels.get(names.QUANTILE, "")
+        for slot in layout.by_name.get(names.REQUEST_SUMMARY, ())
+        if layout.series[slot].labels.get(names.MODEL) == model
+    }
+    return {float(text) for text in texts if text.replace(".", "", 1).isdigit()}
+
+
+def _quantile(server: ServerWindow, model: str, version: str, quantile: float) -> dict[float, float]:
+    labels = {names.MODEL: model, names.VERSION: version, names.QUANTILE: f"{quantile:g}"}
+    return dict(server.gauge(names.REQUEST_SUMMARY, labels))
 
 
 def moments(server: ServerWindow) -> Sequence[float]:
@@ -130,14 +353,14 @@ def _histogram(sli: Triton, server: ServerWindow, once: bool | None, span: tuple
     any other may be.
     """
     tags, limit = dict(sli.tags), sli.seconds or 0.0
-    ours = histograms.above(server, histograms.FIRST_RESPONSE, sli.model, tags, limit, *span)
+    ours = above(server, FIRST_RESPONSE, sli.model, tags, limit, *span)
     if sli.promise is Promise.FIRST_TOKEN:
-        return ours or histograms.above(server, histograms.ENGINE_FIRST_TOKEN, sli.model, tags, limit, *span)
+        return ours or above(server, ENGINE_FIRST_TOKEN, sli.model, tags, limit, *span)
     if ours is not None and once is None:
         return Tally(total=ours.total, bad=ours.low, low=ours.low, high=ours.total, source=ours.source)
     if ours is not None and once:
         return ours
-    return histograms.above(server, histograms.ENGINE_LATENCY, sli.model, tags, limit, *span)
+    return above(server, ENGINE_LATENCY, sli.model, tags, limit, *span)
 
 
 def _traced(sli: Triton, window: Window, done: Sequence[Batch], span: tuple[float, float]) -> Tally | None:

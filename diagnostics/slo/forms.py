@@ -7,9 +7,8 @@ from pathlib import Path
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.yaml_file import YamlDocument
-from diagnostics.slo import openslo, sloth
-from diagnostics.slo.fields import YamlFields
-from diagnostics.slo.short_form import short_form
+from diagnostics.slo import openslo
+from diagnostics.slo.fields import YamlFields, short_form
 from diagnostics.slo.slo import Slo
 
 _SLOTH_RESOURCE = "sloth.slok.dev/"
@@ -39,13 +38,13 @@ def _of(parts: Sequence[YamlFields]) -> Iterator[Slo]:
     """Yield the objectives of the documents that stand for themselves; refuse those of no known form."""
     for one in parts:
         if one.has("apiVersion") and one.text("apiVersion").startswith(_SLOTH_RESOURCE):
-            hint = f"write version: {sloth.VERSION}, then its spec, with error_query for errorQuery and so on"
+            hint = f"write version: {openslo.SLOTH_VERSION}, then its spec, with error_query for errorQuery and so on"
             raise one.wrong("is Sloth's resource for Kubernetes, not its file", hint, "apiVersion")
         if one.has("apiVersion"):
-            _expect(one, "apiVersion", openslo.VERSION)
+            _expect(one, "apiVersion", openslo.OPENSLO_VERSION)
         elif one.has("version"):
-            _expect(one, "version", sloth.VERSION)
-            yield from sloth.sloth(one)
+            _expect(one, "version", openslo.SLOTH_VERSION)
+            yield from openslo.sloth(one)
         elif one.has("slo"):
             yield from short_form(one)
         else:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.proof import ForecastCache, validated
-from diagnostics.slo.attribution import BudgetCause, attributed
-from diagnostics.slo.bins import Bins
+from diagnostics.diagnosis.validation import ForecastCache, validated
+from diagnostics.slo.bins import Bins, BudgetCause, Tally, attributed
 from diagnostics.slo.counting import moments, tally
-from diagnostics.slo.silence import silence_of
+from diagnostics.slo.report import silence_of
 from diagnostics.slo.slo import Slo, Triton
-from diagnostics.slo.tally import Tally
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.window import Window
 from diagnostics.wire.records import Scrape

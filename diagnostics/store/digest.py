@@ -16,8 +16,8 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident, IncidentChange, IncidentTransition
 from diagnostics.render.explanation.json import report
 from diagnostics.store import statements
-from diagnostics.store.downsample import Downsampler
-from diagnostics.store.rows import clean, finding_row
+from diagnostics.store.statements import Downsampler
+from diagnostics.store.tables import clean, finding_row
 
 # How long an incident that only goes on, and a verdict that only stays, may go unwritten.
 INCIDENT_SECONDS, VERDICT_SECONDS = 60.0, 300.0

@@ -16,14 +16,12 @@ from diagnostics.settings.tree import HistorySettings
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.slo import Slo
 from diagnostics.store import raw, slo_events, statements
-from diagnostics.store.database import database_of, open_patiently
+from diagnostics.store.database import Meters, WriteErrors, database_of, open_patiently
 from diagnostics.store.digest import Digest, Judged, Rank, Write
 from diagnostics.store.packing import Packer
 from diagnostics.store.reader import MOST_ROWS, HistoryReader
 from diagnostics.store.recorder import Recorder
-from diagnostics.store.rows import Row, incident_of
-from diagnostics.store.tables import incidents
-from diagnostics.store.trouble import Meters, WriteErrors
+from diagnostics.store.tables import Row, incident_of, incidents
 from diagnostics.store.writer import Writer
 from diagnostics.wire.records import Scrape
 

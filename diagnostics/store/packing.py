@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diagnostics.settings.tree import HistorySettings
+from diagnostics.store.database import WriteErrors
 from diagnostics.store.raw import FOLDER, OPEN, PACKED, PARTIAL, SegmentFile, segments
 from diagnostics.store.segment import mended
-from diagnostics.store.trouble import WriteErrors
 
 # Pages of one server repeat at a distance of their own size, beyond what deflate can see: the fastest xz packs twice
 # as well as the best gzip, at 50 MB/s.

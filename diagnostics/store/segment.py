@@ -16,8 +16,7 @@ from pathlib import Path
 
 from diagnostics.store.raw import OPEN, SegmentFile
 from diagnostics.window.rolling import LASTING
-from diagnostics.wire.capture_layout import MANIFEST, MILLISECOND, component, content, scrape_at
-from diagnostics.wire.capture_places import Places
+from diagnostics.wire.capture_layout import MANIFEST, MILLISECOND, Places, component, content, scrape_at
 from diagnostics.wire.capture_writer import FORMAT
 from diagnostics.wire.records import BodyKind, Scrape
 

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, func, inspect, select
 
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.slo.attribution import BudgetCause
-from diagnostics.slo.bins import HOUR, MINUTE, Bins, EventBin
+from diagnostics.slo.bins import HOUR, MINUTE, NOTHING, Bins, BudgetCause, EventBin, Tally
 from diagnostics.slo.slo import Slo
-from diagnostics.slo.tally import NOTHING, Tally
-from diagnostics.store.rows import Row, clean, incident_of, text
 from diagnostics.store.statements import Apply, upsert
-from diagnostics.store.tables import incidents, slo_events
+from diagnostics.store.tables import Row, clean, incident_of, incidents, slo_events, text
 
 _ALL = BudgetCause("", "", "", "")
 _SUMMED = ("total", "bad", "low", "high")

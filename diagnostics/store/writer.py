@@ -14,9 +14,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from diagnostics.errors import DiagError
 from diagnostics.store import statements
-from diagnostics.store.database import Database, is_damage, is_passing
+from diagnostics.store.database import QUEUE, Database, Meters, WriteErrors, is_damage, is_passing
 from diagnostics.store.digest import Digest, Judged, Rank, Write
-from diagnostics.store.trouble import QUEUE, Meters, WriteErrors
 
 log = logging.getLogger(__name__)
 # Some hours of a small deployment, some minutes of two hundred; a row's worth each.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeGuard
 
 from diagnostics.errors import UsageError
+from diagnostics.units import Unit
+from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig, QueuePolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +186,183 @@ def _validate(setting: Setting, model: str) -> None:
         return
     if not rule.fits(setting.value):
         raise UsageError(f"{setting.path} cannot be {setting.value!r}", where=model, hint=f"give {rule.wants}")
+
+
+_MICROSECONDS = 1e6
+_BATCHING = "dynamic_batching"
+_POLICY = f"{_BATCHING}.default_queue_policy"
+# As settings_diff calls them, which shows times with their unit and no protobuf message that holds nothing else.
+_SHOWN_AS = {
+    f"{_BATCHING}.max_queue_delay_microseconds": f"{_BATCHING}.max_queue_delay",
+    f"{_POLICY}.max_queue_size": f"{_BATCHING}.max_queue_size",
+    f"{_POLICY}.default_timeout_microseconds": f"{_BATCHING}.default_timeout",
+    f"{_POLICY}.allow_timeout_override": f"{_BATCHING}.allow_timeout_override",
+    f"{_POLICY}.timeout_action": f"{_BATCHING}.timeout_action",
+}
+
+
+def current(config: ModelConfig, path: str) -> SettingValue:
+    """Return a setting's value in its field's own unit; None where it is absent, or no single value says it.
+
+    Instance groups of different counts have no single count.
+    """
+    head, _, rest = path.partition(".")
+    if head == "parameters":
+        return config.parameters.get(rest)
+    if path in _OF_MODEL:
+        return _OF_MODEL[path](config)
+    if config.dynamic_batching is None or path not in _OF_BATCHER:
+        return None
+    return _OF_BATCHER[path](config.dynamic_batching)
+
+
+def change_between(model: str, before: ModelConfig, after: ModelConfig) -> ConfigChange | None:
+    """Return the settings of scheduling by which a configuration became another; None where none differs."""
+    paths = [path for path in (*_OF_SCHEDULING, *_OF_BATCHER) if current(before, path) != current(after, path)]
+    if before.dynamic_batching is not None and after.dynamic_batching is None:
+        paths = [path for path in paths if path not in _OF_BATCHER]  # they go with it
+    settings = [Setting(path=path, value=current(after, path)) for path in paths if _single(after, path)]
+    return ConfigChange(model=model, settings=tuple(settings)) if settings else None
+
+
+def shown_paths(change: ConfigChange) -> frozenset[str]:
+    """Return the paths of a change as `settings_diff.changed_settings` spells them."""
+    return frozenset(_SHOWN_AS.get(setting.path, setting.path) for setting in change.settings)
+
+
+def _single(config: ModelConfig, path: str) -> bool:
+    return path != "instance_group.count" or current(config, path) is not None
+
+
+def _count(config: ModelConfig) -> int | None:
+    counts = {group.count for group in config.instance_groups if not group.passive}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _rate_limiter(config: ModelConfig) -> bool | None:
+    return True if any(group.resources or group.limiter_priority for group in config.instance_groups) else None
+
+
+def _current_policy(config: ModelConfig) -> QueuePolicy:
+    return config.dynamic_batching.queue_policy if config.dynamic_batching is not None else QueuePolicy()
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * _MICROSECONDS)
+
+
+_OF_SCHEDULING: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
+    "max_batch_size": lambda config: config.max_batch_size,
+    "instance_group.count": _count,
+    _BATCHING: lambda config: True if config.dynamic_batching is not None else None,
+}
+_OF_MODEL: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
+    **_OF_SCHEDULING,
+    "instance_group.rate_limiter": _rate_limiter,
+    _POLICY: lambda config: True if _current_policy(config) != QueuePolicy() else None,
+    "version_policy": lambda config: config.version_policy,
+    "response_cache.enable": lambda config: config.response_cache,
+}
+_OF_BATCHER: Mapping[str, Callable[[DynamicBatching], SettingValue]] = {
+    f"{_BATCHING}.max_queue_delay_microseconds": lambda batching: _microseconds(batching.max_queue_delay_seconds),
+    f"{_BATCHING}.preferred_batch_size": lambda batching: batching.preferred_batch_sizes or None,
+    f"{_BATCHING}.preserve_ordering": lambda batching: batching.preserve_ordering,
+    f"{_POLICY}.max_queue_size": lambda batching: batching.queue_policy.max_queue_size,
+    f"{_POLICY}.default_timeout_microseconds": lambda batching: _microseconds(
+        batching.queue_policy.default_timeout_seconds
+    ),
+    f"{_POLICY}.allow_timeout_override": lambda batching: batching.queue_policy.allow_timeout_override,
+    f"{_POLICY}.timeout_action": lambda batching: batching.queue_policy.timeout_action,
+}
+
+
+ABSENT = "—"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """One setting of one model, before and after, as text; a dash where it was not there."""
+
+    model: str
+    path: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.before} → {self.after}"
+
+
+def changed_settings(model: str, before: ModelConfig | None, after: ModelConfig | None) -> tuple[SettingChange, ...]:
+    """Return the settings that differ, by path; none when a configuration was not read on either side."""
+    if before is None or after is None:
+        return ()
+    then, now = dict(_settings(before)), dict(_settings(after))
+    if (before.dynamic_batching is None) != (after.dynamic_batching is None):
+        # What the batcher is set to comes and goes with it: that it is there is the change.
+        then, now = (_without_batcher(settings) for settings in (then, now))
+    paths = sorted({*then, *now})
+    found = ((path, then.get(path, ABSENT), now.get(path, ABSENT)) for path in paths)
+    return tuple(SettingChange(model=model, path=path, before=a, after=b) for path, a, b in found if a != b)
+
+
+def _without_batcher(settings: Mapping[str, str]) -> dict[str, str]:
+    return {path: text for path, text in settings.items() if not path.startswith("dynamic_batching.")}
+
+
+def _settings(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    yield "backend", config.backend or config.platform
+    yield "max_batch_size", str(config.max_batch_size)
+    yield from _instances(config)
+    yield "dynamic_batching", _on(config.dynamic_batching is not None)
+    if config.dynamic_batching is not None:
+        yield from _batching(config.dynamic_batching)
+    yield "sequence_batching", _on(config.sequence_batching)
+    yield "ensemble_scheduling", ", ".join(step.model for step in config.ensemble_steps) or ABSENT
+    yield "model_warmup", ", ".join(f"batch {max(sample.batch_size, 1)}" for sample in config.warmups) or ABSENT
+    yield "decoupled", _on(config.decoupled)
+    yield "version_policy", config.version_policy
+    yield "response_cache", _on(config.response_cache)
+    yield from ((f"parameters.{key}", value) for key, value in config.parameters.items())
+
+
+def _instances(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    counts: Counter[str] = Counter()
+    for group in config.instance_groups:
+        where = f" on GPU {', '.join(map(str, group.gpus))}" if group.gpus else ""
+        passive = ", passive" if group.passive else ""
+        counts[f"{group.kind}{where}{passive}"] += group.count
+    if counts:
+        yield "instance_group.count", ", ".join(str(count) for _, count in sorted(counts.items()))
+        yield "instance_group.kind", ", ".join(sorted(counts))
+    limits = sorted(filter(None, map(_limits, config.instance_groups)))
+    yield "instance_group.rate_limiter", "; ".join(limits) or ABSENT
+
+
+def _limits(group: InstanceGroup) -> str:
+    """Return what the rate limiter holds a group to; empty where it holds it to nothing."""
+    resources = [f"{one.name} {one.count}{' global' if one.everywhere else ''}" for one in group.resources]
+    priority = [f"priority {group.limiter_priority}"] if group.limiter_priority else []
+    return ", ".join([*resources, *priority])
+
+
+def _batching(batching: DynamicBatching) -> Iterator[tuple[str, str]]:
+    policy, base = batching.queue_policy, "dynamic_batching"
+    yield f"{base}.max_queue_delay", _time(batching.max_queue_delay_seconds)
+    yield f"{base}.preferred_batch_size", ", ".join(map(str, batching.preferred_batch_sizes)) or ABSENT
+    yield f"{base}.preserve_ordering", _on(batching.preserve_ordering)
+    yield f"{base}.priority_levels", str(batching.priority_levels)
+    yield f"{base}.max_queue_size", str(policy.max_queue_size)
+    yield f"{base}.default_timeout", _time(policy.default_timeout_seconds)
+    yield f"{base}.allow_timeout_override", _on(policy.allow_timeout_override)
+    yield f"{base}.timeout_action", policy.timeout_action
+
+
+def _time(seconds: float) -> str:
+    """Return a time that reads the same only where it is the same: in microseconds where rounding would hide some."""
+    microseconds = round(seconds * _MICROSECONDS)
+    rounded = round(float(f"{microseconds:.3g}"))
+    return Unit.SECONDS.show(seconds) if microseconds == rounded else f"{microseconds} µs"
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"

@@ -1,17 +1,155 @@
-"""How long requests would wait for a stage at another instance count, window or batch limit."""
+"""A stage as the scheduler model sees it: its load, and what is forecast of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 
-from diagnostics.tuning.batching import Bulk, bulk_wait
-from diagnostics.tuning.device import capacity, headroom_limited, on_device
-from diagnostics.tuning.erlang import waiting_seconds
-from diagnostics.tuning.stage import StageForecast, StageLoad, batches
+from diagnostics.errors import UsageError
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.waiting import Bulk, bulk_wait, waiting_seconds
 
-__all__ = ["StageForecast", "StageLoad", "bulk_of", "headroom_limited", "predict"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLoad:
+    """A stage's offered load and the settings of its scheduler.
+
+    Attributes:
+        arrival_rate: items offered per second.
+        service: seconds of an execution by batch size.
+        service_scv: squared coefficient of variation of an execution's time, 0 for a constant one.
+        instances: instances that execute, over all devices.
+        max_batch: largest batch; 0 or 1 means no batching.
+        batching: whether the dynamic batcher is on.
+        delay_seconds: the batcher's window; 0 takes what waits when an instance is free.
+        preferred: batch sizes that fire before the window ends; empty means the largest batch.
+        items: items of a request; an execution takes requests whole (Triton's statistics extension, `inference_count`).
+        arrival_scv: squared coefficient of variation of the time between arrivals, 1 for Poisson.
+        span_seconds: length of the window that a forecast is compared with; widens the range near saturation.
+        device_seconds: least and most seconds of the shared device per item, set by `headroom_limited`.
+        measured_instances: how many instances ran when `service` was measured; None means `instances`.
+        measured_rate: items per second served then; None means `arrival_rate`.
+
+    Raises:
+        UsageError: there is no instance, or a quantity is negative or not finite.
+
+    """
+
+    arrival_rate: float
+    service: ServiceTime
+    service_scv: float
+    instances: int
+    max_batch: int
+    batching: bool
+    delay_seconds: float
+    preferred: tuple[int, ...] = ()
+    items: float = 1.0
+    arrival_scv: float = 1.0
+    span_seconds: float | None = None
+    device_seconds: tuple[float, float] = (0.0, 0.0)
+    measured_instances: int | None = None
+    measured_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        quantities = (self.arrival_rate, self.service_scv, self.delay_seconds, self.arrival_scv, self.items)
+        if not all(isfinite(value) and value >= 0 for value in quantities):
+            raise UsageError("a rate, delay or variability is negative or not finite", where="scheduler model")
+        if self.instances < 1:
+            raise UsageError("a stage needs an instance to execute", where="scheduler model")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageForecast:
+    """What requests would experience at a stage, on average.
+
+    Attributes:
+        queue_seconds: mean wait; None when the stage cannot keep up.
+        queue_low: lower end of the range; None when the stage cannot keep up.
+        queue_high: upper end; None when the stage may not keep up at the pessimistic end of what is known.
+        compute_seconds: mean time of the execution that a request is part of; `compute_low` and `compute_high`
+            are its range by what is known of the service time and the device.
+        busy_share: share of time an instance is occupied, at most 1.
+        batch_size_mean: items per execution.
+        stable: whether the stage keeps up with what is offered.
+        capacity_per_second: items per second with full batches and all instances busy.
+        assumptions: what the numbers rest on, one sentence each.
+
+    """
+
+    queue_seconds: float | None
+    queue_low: float | None
+    queue_high: float | None
+    compute_seconds: float
+    compute_low: float
+    compute_high: float
+    busy_share: float
+    batch_size_mean: float
+    stable: bool
+    capacity_per_second: float
+    assumptions: tuple[str, ...]
+
+
+def batches(load: StageLoad) -> bool:
+    """Say whether executions may take several requests."""
+    return load.batching and load.max_batch > 1 and load.max_batch >= 2 * load.items
+
+
+def stage_capacity(load: StageLoad) -> float:
+    """Return items per second with full batches on all instances."""
+    most = load.max_batch if batches(load) else load.items
+    return load.instances * most / load.service.occupancy(most)
+
+
+# Items per second below which nothing can be said about the device's time per item.
+_TRICKLE = 1e-6
+
+
+def headroom_limited(load: StageLoad, headroom: tuple[float, float] | None) -> StageLoad:
+    """Return the load with the device's time per item noted, so that further instances are not free.
+
+    `load` is the stage as measured; change `instances` of what is returned. `headroom` is the least and
+    most share of the device that is unused now, None when unknown (then only the measured count is noted).
+    Throughput can grow at most by `1 / (1 - headroom)`; executions that share the device slow each other
+    down as in a closed network of a processor-sharing station and think time (Schweitzer's approximation of
+    mean value analysis).
+    """
+    served = min(load.arrival_rate, stage_capacity(load))
+    noted = replace(load, measured_instances=load.instances, measured_rate=served)
+    if headroom is None or served < _TRICKLE:
+        return noted
+    least, most = (min(max(share, 0.0), 1.0) for share in headroom)
+    return replace(noted, device_seconds=((1 - most) / served, (1 - least) / served))
+
+
+def capacity(load: StageLoad) -> float:
+    """Return items per second that instances and device allow; the device's part is in `device_seconds`."""
+    device = load.device_seconds[0]
+    return min(stage_capacity(load), 1 / device) if device > 0 else stage_capacity(load)
+
+
+def on_device(load: StageLoad, demand: float) -> StageLoad:
+    """Return the load at one device demand per item, its service stretched by the other instances' use."""
+    noted = replace(load, device_seconds=(demand, demand))
+    if demand <= 0:
+        return noted
+    execution = demand * load.service.pivot
+    served = load.arrival_rate if load.measured_rate is None else load.measured_rate
+    before = _shared(execution, served * demand, load.measured_instances or load.instances)
+    after = _shared(execution, load.arrival_rate * demand, load.instances)
+    alone = max(load.service.time(load.service.pivot) - before, 0.0)
+    return replace(noted, service=load.service.scaled((alone + after) / (alone + before)))
+
+
+def _shared(execution: float, busy: float, instances: int) -> float:
+    """Return the seconds that an execution's device seconds take while the other instances use the device.
+
+    `busy` is the device's share of time in use; at worst all the instances are on it at once.
+    """
+    others = busy * (instances - 1) / instances
+    crowd = instances * execution
+    return crowd if others >= 1 else min(execution / (1 - others), crowd)
+
 
 # Where between late binding and full freeze queues were measured: on two recorded pairs, windows of 1 ms.
 _FREEZE_SHARE = 2 / 3

@@ -1,36 +1,85 @@
-"""Cumulative counters of one model version from one source, as steps between neighbouring reads.
-
-Resets, reloads, vanished series and absurd jumps are normal events and are handled here, once:
-a drop of a request or execution counter opens a new epoch that started from zero; a version that appears while the
-server was already being read started from zero too; a step whose durations run backwards or exceed what its requests
-could have taken is dropped whole, so that ratios of two counters always cover the same requests; a read whose counters
-stand above or below both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again.
-Counters
-that jump back again and again are several servers' behind one address, and counters that end where they began are one
-recording whose clock was set back: then no zero was ever there to start from.
-"""
+"""Cumulative counters of one model version as steps between reads, and which of their resets are real."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import attrgetter
 from statistics import median
 
-from diagnostics.window.openings import FEW_REQUESTS, doubtful_openings
 from diagnostics.window.points import (
     EPOCH_COUNTERS,
     Batches,
     Counter,
     CounterPoint,
+    CounterStep,
+    Delta,
     Increase,
+    Opened,
     fell,
     increase_between,
     stands_out,
+    sum_steps,
     zero_at,
 )
-from diagnostics.window.steps import CounterStep, Delta, Opened, sum_steps
 
-__all__ = ["Batches", "Counter", "CounterPoint", "CounterStep", "CounterTable", "Delta", "Opened", "sum_steps"]
+# Pages of one round are read within less.
+SAME_ROUND_SECONDS = 0.05
+# What happened while nobody tried to read for so many rounds is not seen to have happened at once.
+MOST_MISSED_ROUNDS = 3.0
+# Steady traffic varies by less than this factor from read to read (a hundred requests by a fifth); what waited for a
+# load is completed at once, but it arrived since the last read that completed anything.
+_BURST = 3.0
+# A rate and an interval need this many other steps to be known.
+_FEWEST_OTHERS = 3
+# Of few requests any number may come at once.
+FEW_REQUESTS = 30.0
+
+
+def longest_gap(tries: Sequence[float], since: float, until: float) -> float:
+    """Return the longest time between two reads at which none was tried; what happened may have taken all of it.
+
+    Args:
+        tries: steady times of all tries so far, ascending.
+        since: that of the first of the two reads.
+        until: that of the second.
+
+    """
+    between = tries[bisect_left(tries, since) : bisect_left(tries, until)]
+    return max(later - sooner for sooner, later in pairwise([since, *between, until]))
+
+
+def doubtful_openings(steps: Sequence[CounterStep]) -> list[CounterStep]:
+    """Return the first steps of epochs that were not counted from zero; none with too few other steps to tell."""
+    if not any(step.opens for step in steps):
+        return []
+    others = [step for step in steps if not step.opens]
+    if len(others) < _FEWEST_OTHERS:
+        return []
+    interval = median(step.unwatched for step in others)
+    rate = max(_requests(step) / step.seconds for step in others)
+    return [
+        step
+        for i, step in enumerate(steps)
+        if step.opens
+        and (
+            # One read alone was above: as likely it was filed wrongly as the server was restarted just then.
+            (i == 0 and step.opened is Opened.RESET)
+            or step.unwatched > MOST_MISSED_ROUNDS * interval
+            or _requests(step) > _most(rate, steps[:i], step)
+        )
+    ]
+
+
+def _most(rate: float, earlier: Sequence[CounterStep], step: CounterStep) -> float:
+    """Return the most requests that can have been completed since the last step that completed any."""
+    last = next((one.end for one in reversed(earlier) if _requests(one) > 0), step.start)
+    return max(_BURST * rate * max(step.end - last, step.seconds), FEW_REQUESTS)
+
+
+def _requests(step: CounterStep) -> float:
+    return step.values.get(Counter.SUCCESS, 0.0)
 
 
 # A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
@@ -121,7 +170,7 @@ class CounterTable:
         """Whether the counters jump back so often that no difference of two of them means anything.
 
         A version that is loaded again and again begins at zero each time, which another server's counters do not. All
-        rows together may show it where one alone has too few reads: see `diagnostics.window.mixed`.
+        rows together may show it where one alone has too few reads: see `diagnostics.window.restarts`.
         """
         falls = len(self.fell_at)
         return self._mixed or (
@@ -318,10 +367,6 @@ class CounterTable:
         self._fresh = False
 
 
-def _requests(step: CounterStep) -> float:
-    return step.values.get(Counter.SUCCESS, 0.0)
-
-
 def _few(step: CounterStep, rate: float) -> bool:
     """Return whether so many requests can have been completed in the step that begins an epoch."""
     return _requests(step) <= NEIGHBOURS * rate * step.seconds + FEW_REQUESTS
@@ -334,3 +379,47 @@ def most_jumps(reads: int) -> float:
 
 def _alike(gap: float, steps: Sequence[float]) -> bool:
     return min(steps) / NEIGHBOURS <= gap <= max(steps) * NEIGHBOURS and gap > 0
+
+
+# Both sources count the same requests; their reads of one round lie some milliseconds apart.
+_AS_MANY = 1.1
+
+
+def contradicted_resets(table: CounterTable, other: CounterTable | None) -> tuple[CounterStep, ...]:
+    """Return the steps that begin an epoch of a version in one source, and do not by the other; none without another.
+
+    Either the other one listed a version before it is said to have appeared, and had counted some of its requests. Or
+    it counted fewer since the read before than are said to have been counted from zero. Where it begins an epoch just
+    then itself, or was not read, it denies nothing.
+    """
+    if other is None or other.first is None:
+        return ()
+    began = other.openings
+    return tuple(
+        step
+        for step in table.openings
+        if not any(one.start <= step.end and step.start <= one.end for one in began)
+        and (_listed_before(step, other) or _counted_fewer(step, other))
+    )
+
+
+def _listed_before(step: CounterStep, other: CounterTable) -> bool:
+    first = other.first
+    return (
+        step.opened is Opened.APPEARED
+        and first is not None
+        and first.at <= step.start + SAME_ROUND_SECONDS
+        and first.values.get(Counter.SUCCESS, 0.0) > 0
+    )
+
+
+def _counted_fewer(step: CounterStep, other: CounterTable) -> bool:
+    meanwhile = [one for one in other.steps if one.start < step.end and step.start < one.end]
+    watched = sum(min(one.end, step.end) - max(one.start, step.start) for one in meanwhile)
+    if watched < step.end - step.start - 2 * SAME_ROUND_SECONDS:
+        return False
+    counted = sum(one.values.get(Counter.SUCCESS, 0.0) for one in meanwhile)
+    return step.values.get(Counter.SUCCESS, 0.0) > _AS_MANY * counted + FEW_REQUESTS
+
+
+__all__ = ["Batches", "Counter", "CounterPoint", "CounterStep", "CounterTable", "Delta", "Opened", "sum_steps"]

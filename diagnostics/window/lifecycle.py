@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 
 from diagnostics import names
-from diagnostics.tuning.settings_diff import SettingChange, changed_settings
+from diagnostics.tuning.changes import SettingChange, changed_settings
 from diagnostics.window.counters import Opened
 from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow

@@ -15,10 +15,9 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from diagnostics import names
-from diagnostics.window.counters import Counter, CounterStep, CounterTable, Opened
+from diagnostics.window.counters import MOST_MISSED_ROUNDS, Counter, CounterStep, CounterTable, Opened
 from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
 from diagnostics.window.logs import LogEvent, LogKind
-from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.unanswered import INFERENCE_PORT
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
 from diagnostics.wire.failed_reads import unanswered

@@ -1,15 +1,14 @@
-"""Scrapes as parsed: each body is read once, however many windows it becomes part of."""
+"""What a client saw of its requests: when it sent them, how long they took, whether they came back well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
-from diagnostics.window.client import ClientRequest, parse_client
 from diagnostics.window.counters import CounterPoint
 from diagnostics.window.logs import LogEvent, parse_log, rate_limiter_is_on
 from diagnostics.window.normalize import (
@@ -20,17 +19,77 @@ from diagnostics.window.normalize import (
     gpus_from_metrics,
     key_of,
 )
-from diagnostics.window.numbers import Numbers
-from diagnostics.window.points import NO_BATCHES
-from diagnostics.wire.dcgm import parse_dcgm
+from diagnostics.window.points import NO_BATCHES, Numbers
 from diagnostics.wire.engine import EngineSample, samples_of_iterations
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout, Snapshot
-from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
+from diagnostics.wire.gpu import Gpu, GpuSample, parse_dcgm, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
+from diagnostics.wire.json_body import json_value, number
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, read_index
-from diagnostics.wire.statistics import read_statistics
+from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, read_index, read_statistics
+
+_MILLISECOND = 1e-3
+# A load generator writes one line per request; ten million are hours of the fastest one, and a bound on memory.
+MOST_REQUESTS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRequest:
+    """One request as its client saw it.
+
+    Attributes:
+        at: Unix seconds of sending, by the client's clock.
+        model: the model or ensemble that was called.
+        seconds: time from sending to the whole answer.
+        ok: whether it was answered as asked.
+        code: the status code; None when none came back.
+
+    """
+
+    at: float
+    model: str
+    seconds: float
+    ok: bool
+    code: int | None = None
+
+
+def parse_client(body: bytes) -> tuple[ClientRequest, ...]:
+    """Return the requests of a client record (a JSON object per line) in order of sending.
+
+    Lines that are no such object, as the last one of a record that was cut, are left out.
+    """
+    return tuple(sorted(_requests(body), key=lambda request: request.at))
+
+
+def _requests(body: bytes) -> Iterator[ClientRequest]:
+    for count, line in enumerate(body.splitlines()):
+        if count >= MOST_REQUESTS:
+            return
+        request = _request(line)
+        if request is not None:
+            yield request
+
+
+def _request(line: bytes) -> ClientRequest | None:
+    try:
+        value = json_value(line)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    at, ms = number(value.get("t")), number(value.get("ms"))
+    model, code = value.get("model"), value.get("code")
+    if at is None or ms is None or not isinstance(model, str):
+        return None
+    return ClientRequest(
+        at=at,
+        model=model,
+        seconds=max(ms, 0.0) * _MILLISECOND,
+        ok=value.get("ok") is not False,
+        code=code if isinstance(code, int) else None,
+    )
+
 
 Rows = Mapping[ModelKey, CounterPoint]
 _BYTES_OF_A_NUMBER, _BYTES_OF_A_SERIES = 8, 512

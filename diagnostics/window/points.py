@@ -1,15 +1,96 @@
-"""One read of a model version's cumulative counters, and what can be true of two that follow each other."""
+"""Reads of a model version's cumulative counters, and what happened between two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from operator import sub
+from struct import Struct
 from types import MappingProxyType
+from typing import Generic, TypeVar, overload
 
 import msgspec
 
-from diagnostics.window.numbers import Numbers
+T = TypeVar("T")
+K = TypeVar("K", bound=StrEnum)
+_NUMBER = Struct("d")
+_number_at = _NUMBER.unpack_from
+
+
+class Numbers(Mapping[K, float], Generic[K]):
+    """An immutable mapping to floats. Those with the same keys in the same order share them."""
+
+    __slots__ = ("_packed", "_places")
+
+    def __init__(self, values: Mapping[K, float]) -> None:
+        self._places: Mapping[K, int] = _places(tuple(values))
+        # Bytes hold their content themselves; an array is as large again.
+        self._packed = array("d", values.values()).tobytes()
+
+    def __getitem__(self, key: K) -> float:
+        number: float = _number_at(self._packed, self._places[key])[0]
+        return number
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return repr(self.plain())
+
+    @overload
+    def get(self, key: K, /) -> float | None: ...
+    @overload
+    def get(self, key: K, /, default: float | T) -> float | T: ...
+    def get(self, key: K, /, default: float | T | None = None) -> float | T | None:
+        """Return the number of a key, `default` where there is none."""
+        place = self._places.get(key)
+        return default if place is None else _number_at(self._packed, place)[0]
+
+    def items(self) -> ItemsView[K, float]:
+        """Return keys with their numbers."""
+        return self.plain().items()
+
+    def values(self) -> ValuesView[float]:
+        """Return the numbers."""
+        return self.plain().values()
+
+    def plain(self) -> dict[K, float]:
+        """Return them as a dictionary of the caller's own."""
+        return dict(zip(self._places, self.numbers(), strict=True))
+
+    def numbers(self) -> array[float]:
+        """Return the numbers alone, in the order of the keys."""
+        return array("d", self._packed)
+
+    def less(self, before: Mapping[K, float]) -> dict[K, float]:
+        """Return by how much each exceeds an earlier number, where there is one."""
+        if isinstance(before, Numbers) and before._places is self._places:
+            return dict(zip(self._places, map(sub, self.numbers(), before.numbers()), strict=True))
+        return {key: value - before[key] for key, value in self.items() if key in before}
+
+
+def sum_of(rows: Sequence[Mapping[K, float]]) -> dict[K, float]:
+    """Return the sum of each number that all rows carry; nothing where there is no row."""
+    alike = [row for row in rows if isinstance(row, Numbers)]
+    if rows and len(alike) == len(rows) and len({id(row._places) for row in alike}) == 1:
+        every, width = array("d", b"".join([row._packed for row in alike])), len(alike[0])
+        return {key: sum(every[place::width]) for place, key in enumerate(alike[0])}
+    common = set.intersection(*map(set, rows)) if rows else set()
+    return {key: sum(row[key] for row in rows) for key in common}
+
+
+@lru_cache(maxsize=1_000)
+def _places(keys: tuple[K, ...]) -> Mapping[K, int]:
+    return {key: place * _NUMBER.size for place, key in enumerate(keys)}
 
 
 class Counter(StrEnum):
@@ -169,3 +250,81 @@ def plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], s
         return False
     longest = LONGEST_REQUEST_SECONDS * max(values.get(Counter.SUCCESS, 0.0), 1.0)
     return all(values.get(duration, 0.0) <= longest for duration in _DURATIONS)
+
+
+class Opened(StrEnum):
+    """How the epoch of a step began."""
+
+    BEFORE_WINDOW = "before_window"
+    RESET = "reset"
+    APPEARED = "appeared"
+
+
+# A structure is made in half of a named tuple's time: a window has as many as it has reads of models.
+class CounterStep(msgspec.Struct, frozen=True, gc=False):
+    """What happened between two neighbouring reads of one epoch.
+
+    `seconds` is the steady-clock time between them, `unwatched` the longest in which nobody tried to read (less, where
+    reads failed); `opened` says how the epoch began and `first` whether this is its first step. An epoch that began
+    inside the window starts at the previous read, from zero. `from_zero` says that the version had executed nothing
+    before this step.
+    """
+
+    start: float
+    end: float
+    seconds: float
+    unwatched: float
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    opened: Opened
+    first: bool
+    from_zero: bool
+
+    @property
+    def opens(self) -> bool:
+        """Whether it begins an epoch that began inside the window."""
+        return self.first and self.opened is not Opened.BEFORE_WINDOW
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The sum of some steps: events and seconds of work over `seconds` of observation.
+
+    `resets` counts epochs that began inside; `dropped` counts steps left out as implausible.
+    """
+
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    seconds: float
+    steps: int
+    resets: int
+    dropped: int
+
+    @property
+    def occupied(self) -> float:
+        """Seconds for which executions occupied instances, of all batch sizes."""
+        return sum(batch.seconds for batch in self.batches.values())
+
+    def get(self, counter: Counter) -> float | None:
+        """Return the increase of one counter, None where the source does not carry it."""
+        return self.values.get(counter)
+
+
+def sum_steps(steps: Iterable[CounterStep], dropped: int = 0) -> Delta:
+    """Return the total of some steps; a counter counts only if every step carries it."""
+    steps = list(steps)
+    by_size: dict[int, list[Batches]] = {}
+    for step in steps:
+        for size, batch in step.batches.items() if step.batches else ():
+            by_size.setdefault(size, []).append(batch)
+    return Delta(
+        values=sum_of([step.values for step in steps]),
+        batches={size: _sum(batches) for size, batches in by_size.items()},
+        seconds=sum([step.seconds for step in steps]),
+        steps=len(steps),
+        resets=sum([step.first and step.opened is not Opened.BEFORE_WINDOW for step in steps]),
+        dropped=dropped,
+    )
+
+
+def _sum(batches: Sequence[Batches]) -> Batches:
+    return Batches(sum([batch.executions for batch in batches]), sum([batch.seconds for batch in batches]))

@@ -19,7 +19,7 @@ from diagnostics.window.points import Counter, CounterPoint, fell
 from diagnostics.wire.capture_layout import LATEST_MS
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.saved import at_start
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_statistics
 
 SERVER = "triton"
 """The name of a server whose saved bodies do not name it."""

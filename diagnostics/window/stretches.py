@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from diagnostics.window.client import ClientRequest
 from diagnostics.window.lifecycle import Happened, ServerChange, changes
-from diagnostics.window.parsed import ClientRecord, Parsed
+from diagnostics.window.parsed import ClientRecord, ClientRequest, Parsed
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window, WindowBuilder
 from diagnostics.wire.records import BodyKind

@@ -1,9 +1,14 @@
-"""One model (or one of its versions) of one server within a span: what every reader of a signal looks at."""
+"""Samples of a machine whose processor time falls: it was booted, or its clock was set and they are out of order.
+
+What was used between the first and the last of such samples is the difference of two numbers that have nothing to do
+with each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import chain, pairwise
 from math import gcd
 from operator import attrgetter
@@ -11,17 +16,87 @@ from statistics import median
 from typing import Any, TypeVar, cast
 
 from diagnostics import names
-from diagnostics.window.boots import longest_boot
-from diagnostics.window.counters import Counter, CounterStep, CounterTable, Delta, sum_steps
-from diagnostics.window.gauges import Gauge
+from diagnostics.window.counters import (
+    MOST_MISSED_ROUNDS,
+    SAME_ROUND_SECONDS,
+    Counter,
+    CounterStep,
+    CounterTable,
+    Delta,
+    sum_steps,
+)
 from diagnostics.window.lifecycle import ServerChange, changes_of
-from diagnostics.window.openings import MOST_MISSED_ROUNDS, SAME_ROUND_SECONDS
-from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
-from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window
+from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
+
+
+def longest_boot(samples: Sequence[HostSample]) -> list[HostSample]:
+    """Return the longest run of samples, of one machine in time order, in which its processor time does not fall.
+
+    Of runs of one length the newest. A sample that does not tell its processor time belongs to the run around it.
+    """
+    runs: list[list[HostSample]] = []
+    most = 0.0
+    for sample in samples:
+        total = sample.cpu_total_seconds
+        if not runs or (total is not None and total < most):
+            runs.append([])
+        runs[-1].append(sample)
+        most = most if total is None else total
+    return max(reversed(runs), key=len, default=[])
+
+
+def occupied(samples: Sequence[Gpu], pids: Collection[int]) -> int | None:
+    """Return the GPU instance id of the part that the processes are on; None when nothing tells.
+
+    Without a process on any part it is told only where the card shows a single one, as it does in a container that was
+    given one. Processes on two parts are two servers, or one that cannot be spoken of as on one device.
+    """
+    parts = [part for gpu in samples for part in gpu.parts]
+    own = {part.instance for part in parts if not set(part.process_memory).isdisjoint(pids)}
+    shown = own or {part.instance for part in parts}
+    return shown.pop() if len(shown) == 1 else None
+
+
+def processes_of(hosts: Sequence[HostSample]) -> set[int]:
+    """Return every process that was in the server's tree at any time."""
+    trees = ({process.pid for process in host.processes} | {host.server_pid or 0} for host in hosts)
+    return {pid for tree in trees for pid in tree if pid}
+
+
+def as_seen_from(samples: Sequence[Gpu], hosts: Sequence[HostSample]) -> list[Gpu]:
+    """Return the samples of a card with memory, processes and activity of the server's own part.
+
+    Power, clocks and faults stay the card's, which all parts share. A sample in which the part was not read, and all
+    where nothing tells which it is, has neither memory nor activity.
+    """
+    if not any(gpu.parts for gpu in samples):
+        return list(samples)
+    instance = occupied(samples, processes_of(hosts))
+    return [_with(gpu, next((part for part in gpu.parts if part.instance == instance), None)) for gpu in samples]
+
+
+def _with(card: Gpu, part: Gpu | None) -> Gpu:
+    part = part or Gpu(index=card.index)
+    return replace(
+        card,
+        utilization=None,
+        instance=part.instance,
+        memory_used_bytes=part.memory_used_bytes,
+        memory_total_bytes=part.memory_total_bytes,
+        process_memory=part.process_memory,
+        process_names=part.process_names,
+        process_sm=None,
+        graphics_active=part.graphics_active,
+        sm_active=part.sm_active,
+        sm_occupancy=part.sm_occupancy,
+        tensor_active=part.tensor_active,
+        dram_active=part.dram_active,
+    )
+
 
 T = TypeVar("T")
 NO_TRACES = Traces()
@@ -228,6 +303,38 @@ def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:
         resets=total.resets,
         dropped=sum(delta.dropped for delta in deltas),
     )
+
+
+# A server that restarts between any two reads stands at random wherever it is read: six such reads fall five times in
+# a row in one of 6! = 720 cases.
+FEWEST_FALLS = 5
+
+
+class ClockFault(StrEnum):
+    """What a clock did."""
+
+    BACKWARDS = "ran backwards"
+    STILL = "stood still"
+
+
+def clock_faults(view: ModelView) -> Mapping[str, ClockFault]:
+    """Return what is the matter with the times of a server's reads, by source; nothing where nothing shows any.
+
+    Only a clock shows at one source that it ran backwards, and at both what that does.
+    """
+    server = view.server
+    if any(_only_fall(tables.values()) for tables in server.tables.values()):
+        return dict.fromkeys((STATISTICS, METRICS), ClockFault.BACKWARDS)
+    return {source: ClockFault.STILL for source, reads in server.reads.items() if _at_one_time(reads)}
+
+
+def _at_one_time(reads: Sequence[tuple[float, float]]) -> bool:
+    return len(reads) > 1 and len({mono for _, mono in reads}) == 1
+
+
+def _only_fall(tables: Iterable[CounterTable]) -> bool:
+    rows = list(tables)
+    return any(len(row.fell_at) >= FEWEST_FALLS for row in rows) and not any(row.rose for row in rows)
 
 
 __all__ = ["METRICS", "STATISTICS", "Counter", "CounterStep", "Delta", "ModelView"]

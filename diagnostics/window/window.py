@@ -1,24 +1,20 @@
-"""Everything read between two instants, per server, ready to be asked for differences and gauges."""
+"""Samples of a machine's GPUs, by card."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isfinite
 
-from diagnostics.window.cards import by_card
-from diagnostics.window.client import ClientRequest
-from diagnostics.window.counters import CounterPoint, CounterTable
-from diagnostics.window.denied import contradicted_resets
+from diagnostics.window.counters import CounterPoint, CounterTable, contradicted_resets, longest_gap
 from diagnostics.window.from_files import FILE, config_of_file
-from diagnostics.window.gauges import Gauge, Gauges
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
-from diagnostics.window.mixed import several_servers_answer
-from diagnostics.window.normalize import ModelKey
-from diagnostics.window.openings import longest_gap
+from diagnostics.window.normalize import ModelKey, positions_of, under_their_own_names
 from diagnostics.window.parsed import (
     ClientRecord,
+    ClientRequest,
     Content,
     Index,
     Iterations,
@@ -29,24 +25,63 @@ from diagnostics.window.parsed import (
     ScrapeParser,
     StatisticsRows,
 )
-from diagnostics.window.renamed import under_their_own_names
-from diagnostics.window.restarts import Between, restart_told
+from diagnostics.window.restarts import Between, restart_told, several_servers_answer
 from diagnostics.window.traces import SpanStore, Traces
-from diagnostics.window.unanswered import (
-    INFERENCE_PORT,
-    METRICS_PORT,
-    FailedRead,
-    Unanswered,
-    stretches_unanswered,
-)
+from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT, FailedRead, Unanswered, stretches_unanswered
 from diagnostics.wire.engine import EngineSample
-from diagnostics.wire.exposition import Snapshot
+from diagnostics.wire.exposition import SeriesLayout, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.json_body import excerpt
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata
+
+
+def by_card(samples: Sequence[GpuSample]) -> dict[str, list[tuple[float, Gpu]]]:
+    """Return the cards' samples with their times; one that did not say who it is goes by its index."""
+    known = {gpu.index: gpu.uuid for sample in samples for gpu in sample.gpus if gpu.uuid}
+    series: dict[str, list[tuple[float, Gpu]]] = {}
+    for sample in samples:
+        for gpu in sample.gpus:
+            if sample.at is not None:
+                series.setdefault(gpu.uuid or known.get(gpu.index, ""), []).append((sample.at, gpu))
+    return series
+
+
+Gauge = Sequence[tuple[float, float]]
+
+
+class Gauges:
+    """The pages of one server, in time order.
+
+    Neighbouring pages of the same series share their layout: labels are compared once for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[SeriesLayout, list[tuple[float, Sequence[float]]]]] = []
+
+    def take(self, at: float, page: Snapshot) -> None:
+        """Add a page that was read at Unix second `at`."""
+        if not self._runs or self._runs[-1][0] is not page.layout:
+            self._runs.append((page.layout, []))
+        self._runs[-1][1].append((at, page.values))
+
+    def read(self, name: str, labels: Mapping[str, str]) -> Gauge:
+        """Return (Unix seconds, value) of the series of `name` that carry `labels`, summed per page, in time order.
+
+        A page without such a series, or with none that is a number, gives no point.
+        """
+        points: list[tuple[float, float]] = []
+        for layout, pages in self._runs:
+            positions = positions_of(layout, name, labels)
+            if len(positions) == 1:  # nearly always
+                points += [(at, value) for at, values in pages if isfinite(value := values[positions[0]])]
+            elif positions:
+                every = ((at, [v for position in positions if isfinite(v := values[position])]) for at, values in pages)
+                points += [(at, sum(matching)) for at, matching in every if matching]
+        return points
+
 
 STATISTICS = "statistics"
 METRICS = "metrics"

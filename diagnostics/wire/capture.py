@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from diagnostics.errors import CaptureError, MalformedBody
-from diagnostics.wire.archive import files
+from diagnostics.wire.archive import Damage, files
 from diagnostics.wire.capture_layout import MANIFEST, scrape_at
 from diagnostics.wire.capture_writer import FORMAT, CaptureWriter
 from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, number
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.tar_stream import Damage
 
 __all__ = ["Capture", "CaptureWriter", "Manifest", "open_capture"]
 

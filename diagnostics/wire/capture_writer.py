@@ -17,8 +17,7 @@ from typing import IO, Protocol, Self, cast
 
 from diagnostics.errors import CaptureError, UsageError
 from diagnostics.wire.archive import MAX_BODY_BYTES, MAX_MEMBERS, MAX_TOTAL_BYTES
-from diagnostics.wire.capture_layout import MANIFEST, content
-from diagnostics.wire.capture_places import Places
+from diagnostics.wire.capture_layout import MANIFEST, Places, content
 from diagnostics.wire.records import BodyKind, Scrape
 
 FORMAT = 1

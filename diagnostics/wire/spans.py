@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple, Protocol
+
+import msgspec
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import excerpt
 
 # Names of the events that Triton puts on its spans (server, `tracer.cc`).
 QUEUE_START = "QUEUE_START"
@@ -125,3 +131,248 @@ def first_marks(events: Iterable[tuple[str, int | str]], start: int) -> dict[str
             if earliest <= at <= LATEST_NS and (known not in marks or at < marks[known]):
                 marks[known] = at
     return marks
+
+
+# 64-bit integers arrive as decimal strings, and as numbers from exporters that do not follow the mapping.
+_Integer = int | str
+
+
+class _Wire(msgspec.Struct, rename="camel", gc=False):
+    """A JSON object of which only some keys matter."""
+
+
+class _Value(_Wire):
+    string_value: str | None = None
+    int_value: _Integer | None = None
+
+
+class _Attribute(_Wire):
+    key: str = ""
+    value: _Value | None = None
+
+
+class _Event(_Wire):
+    name: str = ""
+    time_unix_nano: _Integer = 0
+
+
+class _Span(_Wire):
+    trace_id: str
+    span_id: str
+    start_time_unix_nano: _Integer
+    end_time_unix_nano: _Integer
+    name: str = ""
+    kind: _Integer = 0
+    parent_span_id: str | None = None
+    attributes: list[_Attribute] | None = None
+    events: list[_Event] | None = None
+
+
+class _Identity(_Wire):
+    trace_id: str
+
+
+class _Scope(_Wire):
+    spans: list[msgspec.Raw] | None = None
+
+
+class _Resource(_Wire):
+    attributes: list[_Attribute] | None = None
+
+
+class _ResourceSpans(_Wire):
+    resource: _Resource | None = None
+    scope_spans: list[_Scope] | None = None
+    instrumentation_library_spans: list[_Scope] | None = None
+
+
+class _Request(_Wire):
+    resource_spans: list[_ResourceSpans] | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a service knew of spans beside themselves when it recorded them.
+
+    Attributes:
+        vouched: whether it was known who sent them.
+        share: of the traces that came, those that were kept: a power of one half.
+        corrupt: spans that came with them and could not be read.
+
+    """
+
+    vouched: bool = True
+    share: Annotated[float, msgspec.Meta(ge=2**-32, le=1)] = 1.0
+    corrupt: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Record(msgspec.Struct):
+    recorded: Recorded
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_SPAN = msgspec.json.Decoder(_Span)
+_IDENTITY = msgspec.json.Decoder(_Identity)
+_RECORD = msgspec.json.Decoder(_Record)
+_RECORDED = b'{"recorded":'
+_SNAKE_KEYS = (
+    "resource_spans",
+    "scope_spans",
+    "instrumentation_library_spans",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+    "start_time_unix_nano",
+    "end_time_unix_nano",
+    "time_unix_nano",
+    "string_value",
+    "int_value",
+)
+# Inside a JSON string a quote has a backslash before it, so this meets keys and whole values only.
+_SNAKE = re.compile(rb'"(' + "|".join(_SNAKE_KEYS).encode() + rb')"(?=\s*:)')
+# Of objects are made that take fifty times their two bytes: counted before. An attribute has 4 parts in 37 bytes.
+_FEW_PARTS, _BYTES_OF_A_PART = 1000, 5
+_NO_PARENT = ("0", "")
+_KINDS = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 3}
+
+
+def read_json(body: bytes, take: Take, sieve: Sieve | None = None) -> int:
+    """Give the spans of an export request, or of several on lines of their own (the Collector's file exporter).
+
+    Returns how many spans could not be read; those that `sieve` leaves out are not looked at.
+
+    Raises:
+        MalformedBody: it is not JSON, is cut off, is no export request, or is little but brackets and commas.
+
+    """
+    if body.count(b"{") + body.count(b",") > _FEW_PARTS + len(body) // _BYTES_OF_A_PART:
+        raise MalformedBody("the trace export holds more empty objects than spans")
+    if b'"resource_spans"' in body:
+        body = _SNAKE.sub(lambda key: b'"' + _camel(key[1]) + b'"', body)
+    return sum(_read_group(group, take, sieve) for request in _requests(body) for group in request.resource_spans or ())
+
+
+def _camel(key: bytes) -> bytes:
+    first, *rest = key.split(b"_")
+    return first + b"".join(word.capitalize() for word in rest)
+
+
+def _requests(body: bytes) -> list[_Request]:
+    try:
+        return [_REQUEST.decode(body)]
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        try:
+            lines = _REQUEST.decode_lines(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            lines = []
+        if not lines:
+            raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
+        return lines
+
+
+def _read_group(group: _ResourceSpans, take: Take, sieve: Sieve | None) -> int:
+    corrupt = 0
+    about = group.resource.attributes if group.resource else None
+    service = _attribute(about, SERVICE_NAME)
+    instance = next(filter(None, (_attribute(about, name) for name in INSTANCE_NAMES)), "")
+    limit = sieve.limit(instance) if sieve else RANKS
+    for scope in (*(group.scope_spans or ()), *(group.instrumentation_library_spans or ())):
+        for raw in scope.spans or ():
+            try:
+                if sieve and limit < RANKS and rank(_IDENTITY.decode(raw).trace_id) >= limit:
+                    sieve.leave_out()
+                    continue
+                span = _span(_SPAN.decode(raw), service, instance)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                corrupt += 1
+            else:
+                take(span)
+    return corrupt
+
+
+def _attribute(attributes: Iterable[_Attribute] | None, key: str) -> str:
+    return next((_text(item) for item in attributes or () if item.key == key), "")
+
+
+def _text(attribute: _Attribute) -> str:
+    value = attribute.value
+    if value is None:
+        return ""
+    return value.string_value if value.string_value is not None else str(value.int_value or "")
+
+
+def _span(wire: _Span, service: str, instance: str) -> Span:
+    """Return the span; written without calls per attribute and event, as this runs for every one of them."""
+    start, end = int(wire.start_time_unix_nano), int(wire.end_time_unix_nano)
+    if not (wire.trace_id and wire.span_id and valid_times(start, end)):
+        raise ValueError("a span without identity or with impossible times")
+    ids = f"{wire.trace_id}{wire.span_id}{wire.parent_span_id}"
+    if max(len(wire.trace_id), len(wire.span_id), len(wire.parent_span_id or "")) > LONGEST_ID or not ids.isascii():
+        raise ValueError("an id that is none")
+    model, version, nested = "", "", None
+    for item in wire.attributes or ():
+        if item.key == MODEL_NAME:
+            model = _text(item)
+        elif item.key == MODEL_VERSION:
+            version = _text(item)
+        elif item.key == PARENT_NUMBER:
+            nested = _text(item) not in _NO_PARENT
+    return Span(
+        wire.trace_id,
+        wire.span_id,
+        wire.parent_span_id or "",
+        wire.name,
+        start,
+        end,
+        service,
+        wire.kind if isinstance(wire.kind, int) else _KINDS.get(wire.kind, 0),
+        model,
+        version,
+        nested,
+        first_marks([(event.name, event.time_unix_nano) for event in wire.events], start) if wire.events else {},
+        instance,
+    )
+
+
+def recorded(body: bytes) -> Recorded | None:
+    """Return what was recorded with the spans of a body; None of one that no service wrote."""
+    if not body.startswith(_RECORDED):
+        return None
+    try:
+        return _RECORD.decode(body).recorded
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def write_json(spans: Sequence[Span], about: Recorded | None = None) -> bytes:
+    """Return an export request of these spans, as far as `Span` holds them: read again, they are the same."""
+    groups: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for span in spans:
+        groups.setdefault((span.service, span.instance), []).append(_written(span))
+    sent = [
+        {
+            "resource": {"attributes": _strings({SERVICE_NAME: service, INSTANCE_NAMES[0]: instance})},
+            "scopeSpans": [{"spans": group}],
+        }
+        for (service, instance), group in groups.items()
+    ]
+    head = {"recorded": about} if about else {}
+    return msgspec.json.encode({**head, "resourceSpans": sent})
+
+
+def _written(span: Span) -> dict[str, object]:
+    nested = "" if span.nested is None else "1" if span.nested else "0"
+    return {
+        "traceId": span.trace,
+        "spanId": span.id,
+        "parentSpanId": span.parent,
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": str(span.start),
+        "endTimeUnixNano": str(span.end),
+        "attributes": _strings({MODEL_NAME: span.model, MODEL_VERSION: span.version, PARENT_NUMBER: nested}),
+        "events": [{"name": name, "timeUnixNano": str(at)} for name, at in span.marks.items()],
+    }
+
+
+def _strings(named: Mapping[str, str]) -> list[dict[str, object]]:
+    return [{"key": key, "value": {"stringValue": text}} for key, text in named.items() if text]

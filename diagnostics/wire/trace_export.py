@@ -1,16 +1,128 @@
-"""Reads the spans of a trace export: OTLP in JSON or protobuf, gzip around either, Triton's own trace files."""
+"""Triton's own trace files (`mode=triton`): one array of objects in no order, which a killed server leaves open."""
 
 from __future__ import annotations
 
+import json
 import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import excerpt
-from diagnostics.wire.spans import Span, Take
-from diagnostics.wire.spans_json import read_json
+from diagnostics.wire.json_body import excerpt, number
+from diagnostics.wire.spans import MARKS, Span, Take, first_marks, read_json, valid_times
 from diagnostics.wire.spans_protobuf import read_protobuf
-from diagnostics.wire.spans_triton import read_triton
+
+SERVICE = "triton-inference-server"
+_SEPARATORS = ", \t\r\n["
+_SERVER_KIND = 2
+# September 2001 in Unix nanoseconds, and 31 years of uptime.
+_UNIX_NS = 10**18
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What the objects of one id say together."""
+
+    model: str = ""
+    version: str = ""
+    parent: int = 0
+    events: list[tuple[str, int]] = field(default_factory=list)
+
+
+def read_triton(body: bytes, take: Take, until: float | None = None) -> int:
+    """Give a span per traced request of a model; its marks hold the computation's events too.
+
+    Returns how many objects could not be read: they are passed over up to the next one. Ids are Triton's numbers, of
+    one server run: the trace of a request is the number of its outermost request.
+    """
+    corrupt, traces = 0, dict[int, _Trace]()
+    for item in _objects(body.decode("utf-8", "replace")):
+        try:
+            _take(item, traces)
+        except (ValueError, TypeError, AttributeError):
+            corrupt += 1
+    _set_clock(traces, until)
+    for identity, trace in traces.items():
+        span = _span(identity, trace, traces)
+        if span is None:
+            corrupt += 1
+        else:
+            take(span)
+    return corrupt
+
+
+def _set_clock(traces: Mapping[int, _Trace], until: float | None) -> None:
+    """Move instants that count from the host's boot so that the newest is `until`; durations stay exact."""
+    newest = max((at for trace in traces.values() for _, at in trace.events), default=0)
+    if until is None or newest >= _UNIX_NS:
+        return
+    shift = round(until * 1e9) - newest
+    for trace in traces.values():
+        trace.events = [(name, at + shift) for name, at in trace.events]
+
+
+def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
+    """Yield the array's objects, None for what is no object or cannot be read."""
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and text[at] in _SEPARATORS:
+            at += 1
+        if at >= len(text) or text[at] == "]":
+            return
+        try:
+            item, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            yield None
+            at = text.find('{"id"', at + 1)
+            if at < 0:
+                return
+            continue
+        yield item if isinstance(item, dict) else None
+
+
+def _take(item: Mapping[str, Any] | None, traces: dict[int, _Trace]) -> None:
+    if item is None:
+        raise ValueError("no object")
+    trace = traces.setdefault(int(item.get("id", "none")), _Trace())
+    if "model_name" in item:
+        trace.model, trace.version = str(item["model_name"]), str(item.get("model_version", ""))
+        trace.parent = int(item.get("parent_id") or 0)
+    for event in item.get("timestamps") or ():
+        name, at = MARKS.get(str(event.get("name"))), number(event.get("ns"))
+        if name is not None and at is not None:
+            trace.events.append((name, int(event["ns"])))
+
+
+def _span(identity: int, trace: _Trace, traces: Mapping[int, _Trace]) -> Span | None:
+    times = [at for _, at in trace.events]
+    if not trace.model or not times or not valid_times(min(times), max(times)):
+        return None
+    known = dict(trace.events)
+    start, end = known.get("REQUEST_START", min(times)), known.get("REQUEST_END", max(times))
+    return Span(
+        str(_outermost(identity, traces)),
+        str(identity),
+        str(trace.parent) if trace.parent else "",
+        trace.model,
+        min(start, end),
+        max(start, end),
+        SERVICE,
+        _SERVER_KIND,
+        trace.model,
+        trace.version,
+        trace.parent != 0,
+        first_marks(trace.events, min(times)),
+    )
+
+
+def _outermost(identity: int, traces: Mapping[int, _Trace]) -> int:
+    seen: set[int] = set()
+    while identity not in seen and identity in traces and traces[identity].parent in traces:
+        seen.add(identity)
+        identity = traces[identity].parent
+    return identity
+
 
 MAX_UNPACKED_BYTES = 512 * 2**20
 """A million spans of Triton's exporter; a compressed body that grows beyond is an attack on memory."""

@@ -15,16 +15,13 @@ from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
-from diagnostics.diagnosis.effect import EndToEnd
-from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.finding import EndToEnd, Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name, filled
-from diagnostics.gen.finding_alerts import finding_alerts
-from diagnostics.gen.inhibition import SENDER
-from diagnostics.render.words import end_to_end, predicted
+from diagnostics.gen.finding_alerts import SENDER, finding_alerts
+from diagnostics.render.phrases import end_to_end, predicted
 from diagnostics.units import Unit
-from exporters.sinks.links import Links
-from exporters.sinks.plain_text import harmless, harmless_lines
+from exporters.sinks.links import Links, harmless, harmless_lines
 
 PATH = "/api/v2/alerts"
 # A patch that is longer is read on the incident's page.

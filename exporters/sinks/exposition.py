@@ -1,13 +1,10 @@
-"""Verdicts as Prometheus metrics: findings, what could not be judged, and signals that Triton's own page cannot give.
-
-`server` is the name that Prometheus shows as `instance` of the Triton. Labels that do not apply are empty, which to
-Prometheus is the same as absent. The alerts of `diagnostics.gen.finding_alerts` are over `diag_finding`.
-"""
+"""What a metric is: its name, help and labels; and a row, which is one series with its value."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
@@ -18,18 +15,16 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.gen.finding_alerts import FINDING, severity
 from diagnostics.signals.device import DEVICE_HEADROOM
-from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
-from diagnostics.signals.engine_cache import ENGINE_KV_USED
+from diagnostics.signals.engine import ENGINE_KV_USED, ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Signal, Subject
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
     BATCH_SIZE,
@@ -38,8 +33,181 @@ from diagnostics.signals.triton import (
     REQUEST_RATE,
     REQUEST_SECONDS,
 )
-from exporters.sinks.family import MOST_SUBJECTS, MetricFamily, Row
-from exporters.sinks.rebuilding import rows_to_rebuild
+from diagnostics.slo.bins import BudgetCause, Tally
+from diagnostics.slo.report import SloReport
+from diagnostics.window.view import STATISTICS
+from diagnostics.window.window import ServerWindow
+from diagnostics.wire import exported
+from diagnostics.wire.exported import config_labels, group_labels, parameter_labels, step_labels
+
+# Beyond, a server's models are too many for a page: each would be a dozen series.
+MOST_SUBJECTS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFamily:
+    """One metric: its text of help, its labels, and whether it is a counter (`…_total`) or a gauge."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    counter: bool = False
+
+
+Row = tuple[MetricFamily, tuple[str, ...], float]
+
+
+# A model has as many batch sizes as were executed; the largest that Triton's users set are some hundreds.
+MOST_BATCH_SIZES = 128
+
+STATISTICS_READ = MetricFamily(
+    name=exported.STATISTICS_READ,
+    help="When the counters of a server that are shown here were read; Unix seconds.",
+    labels=("server",),
+)
+BATCH_EXECUTIONS = MetricFamily(
+    name=exported.BATCH_EXECUTIONS,
+    help="Executions of a model version by batch size, as its server counts them.",
+    labels=exported.BATCH_LABELS,
+    counter=True,
+)
+BATCH_SECONDS = MetricFamily(
+    name=exported.BATCH_SECONDS,
+    help="Seconds that executions of a batch size occupied an instance: input, infer and output.",
+    labels=exported.BATCH_LABELS,
+    counter=True,
+)
+CONFIG_INFO = MetricFamily(
+    name=exported.CONFIG_INFO,
+    help="1; a model's configuration, as completed by its server.",
+    labels=exported.CONFIG_LABELS,
+)
+GROUP_INSTANCES = MetricFamily(
+    name=exported.GROUP_INSTANCES,
+    help="Instances that a group has on each of its GPUs, or in all where it lists none.",
+    labels=exported.GROUP_LABELS,
+)
+PARAMETER_INFO = MetricFamily(
+    name=exported.PARAMETER_INFO, help="1; a setting of an engine's backend.", labels=exported.PARAMETER_LABELS
+)
+STEP_INFO = MetricFamily(
+    name=exported.STEP_INFO,
+    help="1; a step of an ensemble, with the ensemble's tensors that it takes and makes.",
+    labels=exported.STEP_LABELS,
+)
+HOST_READ = MetricFamily(
+    name=exported.HOST_READ,
+    help="When the machine of a server was read; Unix seconds.",
+    labels=exported.HOST_LABELS,
+)
+_HOST = {
+    one: MetricFamily(name=one.name, help=one.help, labels=labels, counter=one.counter)
+    for table, labels in (
+        (exported.HOST, exported.HOST_LABELS),
+        (exported.PROCESS, exported.PROCESS_LABELS),
+    )
+    for one in table.values()
+}
+
+
+def rows_to_rebuild(evidence: Evidence) -> Iterator[Row]:
+    """Yield what each server's newest statistics and configurations say; nothing of what was not read."""
+    for server in evidence.window.servers.values() if isinstance(evidence, WindowEvidence) else ():
+        yield from _statistics(server)
+        yield from _configurations(server)
+        yield from _machine(server)
+
+
+def _statistics(server: ServerWindow) -> Iterator[Row]:
+    reads = server.reads[STATISTICS]
+    if not reads:
+        return
+    newest, steady = reads[-1]
+    yield STATISTICS_READ, (server.name,), newest
+    for (model, version), table in list(server.tables[STATISTICS].items())[:MOST_SUBJECTS]:
+        if table.last is None or table.last.mono != steady:
+            continue  # a version that is gone
+        for size, batches in sorted(table.last.batches.items())[:MOST_BATCH_SIZES]:
+            labels = (server.name, model, version, str(size))
+            yield BATCH_EXECUTIONS, labels, batches.executions
+            yield BATCH_SECONDS, labels, batches.seconds
+
+
+def _configurations(server: ServerWindow) -> Iterator[Row]:
+    for config in list(server.configs.values())[:MOST_SUBJECTS]:
+        yield CONFIG_INFO, config_labels(server.name, config), 1.0
+        for labels, count in group_labels(server.name, config):
+            yield GROUP_INSTANCES, labels, float(count)
+        for labels in parameter_labels(server.name, config):
+            yield PARAMETER_INFO, labels, 1.0
+        for labels in step_labels(server.name, config):
+            yield STEP_INFO, labels, 1.0
+
+
+def _machine(server: ServerWindow) -> Iterator[Row]:
+    if not server.hosts or server.hosts[-1].at is None:
+        return
+    newest = server.hosts[-1]
+    yield HOST_READ, (server.name,), newest.at or 0.0
+    for family, value in exported.host_values(newest):
+        yield _HOST[family], (server.name,), value
+    for family, labels, value in exported.process_values(server.name, newest):
+        yield _HOST[family], labels, value
+
+
+EVENTS, BAD = "diag_slo_events", "diag_slo_bad_events"
+BAD_LOW, BAD_HIGH = "diag_slo_bad_events_low", "diag_slo_bad_events_high"
+ATTRIBUTED = "diag_slo_bad_events_attributed"
+OBJECTIVE, BURN, LEFT = "diag_slo_objective_ratio", "diag_slo_burn_rate", "diag_slo_budget_remaining_ratio"
+LABELS = ("slo", "deployment", "server", "model")
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
+EventKey = tuple[str, str, str, str]
+"""Objective, deployment, server, model."""
+
+
+def event_metrics(
+    events: Mapping[EventKey, Tally], causes: Mapping[tuple[str, BudgetCause], float]
+) -> Iterator[Metric]:
+    """Yield the counters of events, and of what took the bad ones."""
+    texts = {
+        EVENTS: "Requests that an objective is about.",
+        BAD: "Requests that broke the promise: the best estimate, or as many as certainly did.",
+        BAD_LOW: "Requests that certainly broke the promise.",
+        BAD_HIGH: "Requests that possibly broke the promise.",
+    }
+    families = {name: CounterMetricFamily(name, text, labels=LABELS) for name, text in texts.items()}
+    for key, tally in events.items():
+        values = {EVENTS: tally.total, BAD: tally.bad, BAD_LOW: tally.low, BAD_HIGH: tally.high}
+        for name, value in values.items():
+            families[name].add_metric(key, value)
+    yield from families.values()
+    text = "Requests that broke the promise, by the root cause that took them; the rest is unexplained."
+    attributed = CounterMetricFamily(ATTRIBUTED, text, labels=("slo", "check", "server", "model"))
+    for (slo, cause), bad in causes.items():
+        attributed.add_metric((slo, cause.check, cause.server, cause.model), bad)
+    yield attributed
+
+
+def report_metrics(reports: Sequence[SloReport]) -> Iterator[Metric]:
+    """Yield the gauges of how objectives stand."""
+    objective = GaugeMetricFamily(OBJECTIVE, "Share of requests that must be good.", labels=("slo",))
+    burn = GaugeMetricFamily(BURN, "How many times faster than allowed the budget burns.", labels=("slo", "window"))
+    left = GaugeMetricFamily(LEFT, "Share of the period's budget that is left; below 0: overspent.", labels=("slo",))
+    for one in reports:
+        objective.add_metric((one.slo.name,), one.slo.objective)
+        for window in one.burns:
+            if window.rate is not None:
+                burn.add_metric((one.slo.name, _duration(window.seconds)), window.rate)
+        if one.left is not None:
+            left.add_metric((one.slo.name,), one.left)
+    yield from (objective, burn, left)
+
+
+def _duration(seconds: float) -> str:
+    """Return a length of time as Prometheus writes it, in the largest unit of which it is whole: `30d`, `6h`, `90s`."""
+    size, unit = next((one for one in _UNITS if seconds % one[0] == 0), (1.0, "s"))
+    return f"{seconds / size:g}{unit}"
+
 
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")
 _FINDING = ("deployment", "check", *_SUBJECT)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from diagnostics.settings.prefix import prefix_of
+from diagnostics.render.plain import clean
 from diagnostics.settings.tree import WebSettings
+from diagnostics.settings.values import prefix_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,31 @@ class Links:
     def runbook(self, check: str) -> str:
         """Return the page on what a check means and what to do."""
         return f"{self.base}/runbooks/{quote(check, safe='')}"
+
+
+# Chat programs take <!channel>, @here and [text](address) for commands; mail and pages show the stand-ins as well.
+_STAND_INS = str.maketrans({"<": "‹", ">": "›"})
+_MENTION = re.compile(r"@(?=\w)")
+
+
+def harmless(text: str, most: int = 1_000) -> str:
+    """Return the text as one line of at most `most` characters that no chat program takes for a command."""
+    return cut(_unarmed(clean(text)), most)
+
+
+def harmless_lines(text: str, most: int) -> str:
+    """Return the text with its line breaks and tabs, otherwise like `harmless`; cut at the end of a line."""
+    lines = [_unarmed("\t".join(clean(part) for part in line.split("\t"))) for line in text.split("\n")]
+    whole = "\n".join(lines)
+    if len(whole) <= most:
+        return whole
+    return f"{whole[:most].rpartition(chr(10))[0]}\n…"
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text, its end replaced by … where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _unarmed(text: str) -> str:
+    return _MENTION.sub("＠", text.translate(_STAND_INS)).replace("](", "] (")

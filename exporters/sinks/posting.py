@@ -14,10 +14,9 @@ from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.addresses import REDACTED
+from diagnostics.settings.values import REDACTED
 from exporters.sources.access import SourceOptions
-from exporters.sources.failure import ReadFailure, plain
-from exporters.sources.http import explain
+from exporters.sources.http import ReadFailure, explain, plain
 
 _CHUNK = 16 * 2**10
 # At DEBUG it logs the path of every request, which may be a secret.

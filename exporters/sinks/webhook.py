@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from diagnostics.diagnosis.incident import Incident
-from exporters.sinks.links import Links
-from exporters.sinks.plain_text import harmless
+from exporters.sinks.links import Links, harmless
 
 SCHEMA_VERSION = 1
 _PREFIX = "whsec_"

@@ -8,9 +8,8 @@ from dataclasses import replace
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
-from exporters.sources.clock import CLOCK
-from exporters.sources.failure import ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, ReadFailure
+from exporters.sources.schedule import CLOCK
 from exporters.sources.triton_http import read_metrics
 
 USUAL_PORT = 9400

@@ -1,17 +1,101 @@
-"""The machine a server runs on, as the capture format's `host` bodies hold it. Linux only, without rights."""
+"""Finds the process of a server that runs on this machine, through Linux' /proc; elsewhere finds none."""
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import json
 import os
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from diagnostics.wire.records import BodyKind, Scrape
-from exporters.sources.clock import CLOCK
+from exporters.sources.schedule import CLOCK
 
 PROC = Path("/proc")
+# The kernel's names of the states in /proc/net/tcp are hexadecimal; this one is TCP_LISTEN.
+_LISTEN = "0A"
+_COMMAND = "tritonserver"
+
+
+def find_server(host: str, ports: Iterable[int]) -> int | None:
+    """Return the process id of the `tritonserver` that listens here on one of `ports`.
+
+    None when `host` is another machine, when none listens, or when this user may not see whose port it is (a
+    server in a container with its own processes, or of another user).
+    """
+    if not is_this_machine(host):
+        return None
+    servers, wanted = list(_servers()), set(ports)
+    if not servers:  # a table of thousands of connections need not be read
+        return None
+    inodes = {inode for port, inode in _listeners(PROC / "net") if port in wanted}
+    return next((pid for pid in servers if inodes & _socket_inodes(pid)), None)
+
+
+def listening_ports(pid: int) -> tuple[int, ...]:
+    """Return the TCP ports that the process listens on, ascending; empty when that cannot be seen."""
+    inodes = _socket_inodes(pid)
+    return tuple(sorted({port for port, inode in _listeners(PROC / "net") if inode in inodes}))
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether `host` is a loopback address or another address of this machine."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return host == socket.gethostname()
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # Only an address of its own can be bound.
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return not address.is_unspecified
+
+
+def _listeners(net: Path) -> Iterator[tuple[int, str]]:
+    for table in ("tcp", "tcp6"):
+        for line in _lines(net / table):
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == _LISTEN:
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    # A busy machine has tens of thousands of connections: never all lines at once.
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as table:
+        yield from table
+
+
+def _servers() -> Iterator[int]:
+    for entry in PROC.glob("[0-9]*"):
+        if _text(entry / "comm").strip() == _COMMAND:
+            yield int(entry.name)
+
+
+def _socket_inodes(pid: int) -> set[str]:
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for link in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return inodes
+
+
+def _text(path: Path) -> str:
+    # A process may end between being listed and being read.
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 CGROUP = Path("/sys/fs/cgroup")
 # The columns of the first line of /proc/stat, proc(5); guest time is already in `user`.
 _STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -47,10 +131,10 @@ def _sample(at: float, pid: int) -> Json:
         "server_cores": _allowed(pid),
         "cpu_jiffies": _jiffies(),
         "clk_tck": os.sysconf("SC_CLK_TCK"),
-        "loadavg": (_text(PROC / "loadavg") or "").split()[:3],
-        "pressure_cpu": _text(PROC / "pressure" / "cpu"),
-        "cgroup_cpu_stat": _text(_cgroup(pid) / "cpu.stat"),
-        "cgroup_cpu_max": _text(_cgroup(pid) / "cpu.max"),
+        "loadavg": (_proc_text(PROC / "loadavg") or "").split()[:3],
+        "pressure_cpu": _proc_text(PROC / "pressure" / "cpu"),
+        "cgroup_cpu_stat": _proc_text(_cgroup(pid) / "cpu.stat"),
+        "cgroup_cpu_max": _proc_text(_cgroup(pid) / "cpu.max"),
         "meminfo": _meminfo(),
         "server_pid": pid,
         "server_processes": _tree(pid),
@@ -67,18 +151,18 @@ def _allowed(pid: int) -> int | None:
 
 
 def _jiffies() -> Json:
-    fields = (_text(PROC / "stat") or "").partition("\n")[0].split()[1:]
+    fields = (_proc_text(PROC / "stat") or "").partition("\n")[0].split()[1:]
     return {state: int(value) for state, value in zip(_STATES, fields, strict=False)}
 
 
 def _meminfo() -> Json:
-    lines = (line.partition(":") for line in (_text(PROC / "meminfo") or "").splitlines())
+    lines = (line.partition(":") for line in (_proc_text(PROC / "meminfo") or "").splitlines())
     return {name: value for name, _, value in lines if name in _MEMORY}
 
 
 def _cgroup(pid: int) -> Path:
     # Version 2 has one hierarchy, listed as `0::/path`; version 1 leaves this folder without the files.
-    lines = (_text(PROC / str(pid) / "cgroup") or "").splitlines()
+    lines = (_proc_text(PROC / str(pid) / "cgroup") or "").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
     return CGROUP / path.lstrip("/")
 
@@ -97,7 +181,7 @@ def _tree(root: int) -> list[Json]:
 
 def _process(entry: Path) -> Json | None:
     # The name stands in brackets and may hold any character, brackets included: split after the last one.
-    head, _, tail = (_text(entry / "stat") or "").rpartition(")")
+    head, _, tail = (_proc_text(entry / "stat") or "").rpartition(")")
     fields = tail.split()
     if len(fields) < 22:
         return None
@@ -135,21 +219,21 @@ def _scheduled(entry: Path) -> Iterator[tuple[int, float, float]]:
     """Yield (thread, seconds on a processor, seconds runnable without one) of a process's threads."""
     # The first two fields of schedstat, in nanoseconds (Documentation/scheduler/sched-stats.rst).
     for task in entry.glob("task/*/schedstat"):
-        fields = (_text(task) or "").split()
+        fields = (_proc_text(task) or "").split()
         if len(fields) >= 2:
             yield int(task.parent.name), int(fields[0]) / 1e9, int(fields[1]) / 1e9
 
 
 def _model(entry: Path) -> str | None:
     """Return the model that a Python backend's stub runs: its first argument is <repository>/<model>/<version>/*.py."""
-    arguments = (_text(entry / "cmdline") or "").split("\0")
+    arguments = (_proc_text(entry / "cmdline") or "").split("\0")
     if len(arguments) < 2 or not arguments[0].endswith("triton_python_backend_stub"):
         return None
     path = Path(arguments[1])
     return path.parts[-3] if len(path.parts) >= 3 and path.parts[-2].isdigit() else None
 
 
-def _text(path: Path) -> str | None:
+def _proc_text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

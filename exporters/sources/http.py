@@ -1,24 +1,120 @@
-"""Reads one URL: bounded, with a deadline, without redirects; every failure becomes one short reason."""
+"""Why a read failed: one short reason for people, and what a caller may decide by."""
 
 from __future__ import annotations
 
+import io
 import re
 import socket
 import ssl
 import time
 from collections.abc import Mapping
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import urllib3
 from urllib3 import exceptions as http_errors
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.response import BaseHTTPResponse
 
 from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
-from exporters.sources.failure import Obstacle, ReadFailure, plain
-from exporters.sources.punctual import TIMELY_POOLS
+
+
+class Obstacle(Enum):
+    """How far a failed read came."""
+
+    NO_HOST = auto()  # the name is unknown or the host cannot be reached: other ports will fail the same
+    CLOSED = auto()  # nothing listens on the port
+    LATE = auto()  # no answer, or not all of it, in time
+    PROTOCOL = auto()  # something listens, but speaks something else
+    DENIED = auto()  # it wants other credentials
+    ANSWER = auto()  # it answered, but not with what was asked for
+
+
+class ReadFailure(Exception):
+    """One read failed. Its text is one short reason without credentials; `status` is HTTP's, None without an answer."""
+
+    def __init__(self, reason: str, obstacle: Obstacle = Obstacle.LATE, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.obstacle, self.status = reason, obstacle, status
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Return the first line of `text`, cut, control characters shown as `?`: servers choose these bytes."""
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+class _TimelySocket:
+    """A socket whose file raises TimeoutError once the time is up; it is the socket itself in all else."""
+
+    def __init__(self, inner: socket.socket, until: float) -> None:
+        self._inner, self._until = inner, until
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
+        return io.BufferedReader(_TimelyFile(self._inner, self._until))
+
+
+class _TimelyFile(io.RawIOBase):
+    def __init__(self, inner: socket.socket, until: float) -> None:
+        self._inner, self._until = inner, until
+        self._file = inner.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._inner.settimeout(left)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Timely:
+    """Counts the connect timeout from the connection's making, for everything that is read from it."""
+
+    timeout: float | None
+    sock: Any
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._made = time.monotonic()
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]  # of the connection that this is mixed into
+        if self.timeout is not None:
+            self.sock = _TimelySocket(self.sock, self._made + self.timeout)
+
+
+class _PlainConnection(_Timely, HTTPConnection): ...
+
+
+class _SecureConnection(_Timely, HTTPSConnection): ...
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+# For `PoolManager.pool_classes_by_scheme`.
+TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https": _SecurePool}
+
 
 _CHUNK = 64 * 2**10
 _USER_AGENT = "triton-diagnostics"

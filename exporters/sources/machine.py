@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.wire.records import Scrape
-from exporters.sources.host import sample_host
-from exporters.sources.local_server import find_server
+from exporters.sources.host import find_server, sample_host
 from exporters.sources.nvml import NvmlSampler
 from exporters.sources.triton_server import TritonServer
 

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from diagnostics.wire.records import BodyKind, Scrape
-from exporters.sources.clock import CLOCK
-from exporters.sources.nvml_device import Json, NvmlDevice
-from exporters.sources.nvml_query import QueryBudget
+from exporters.sources.nvml_device import Json, NvmlDevice, QueryBudget
 from exporters.sources.parallel import Lanes
+from exporters.sources.schedule import CLOCK
 
 # A healthy card answers all queries within milliseconds; one that hangs (a reset, a lost card) may take minutes.
 DEVICE_TIMEOUT = 1.0

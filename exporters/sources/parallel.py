@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from exporters.sources.clock import CLOCK
-from exporters.sources.failure import ReadFailure
+from exporters.sources.http import ReadFailure
+from exporters.sources.schedule import CLOCK
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -14,8 +14,7 @@ from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address
-from exporters.sources.failure import Obstacle, ReadFailure, plain
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
 from exporters.sources.triton_grpc import GrpcApi
 from exporters.sources.triton_http import HttpApi, ListInstead, read_metrics
 from exporters.sources.triton_server import Metrics

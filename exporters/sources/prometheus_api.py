@@ -1,24 +1,103 @@
-"""Asks the HTTP API that Prometheus, Thanos, Mimir and VictoriaMetrics have in common; every failure is one line.
-
-Queries are sent as forms (POST), so that their length does not matter.
-"""
+"""`prometheus+http://host:9090/prefix?selector={job="triton"}`, taken apart."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Timer
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.wire.prometheus_answer import QueryResult, parse_answer, parse_values
 from exporters.sources.access import STORE_TIMEOUT, SourceOptions
-from exporters.sources.failure import Obstacle, ReadFailure, plain
-from exporters.sources.http import HttpReader
-from exporters.sources.prometheus_address import PrometheusAddress
+from exporters.sources.address import parse_address, safe
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
+
+PREFIX = "prometheus+"
+_FORM = 'give prometheus+http://host:9090 or prometheus+https://host/prefix?selector={job="triton"}'
+_STRING = r'(?:"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'|`[^`]*`)'
+_MATCHER = rf"\s*+[a-zA-Z_][a-zA-Z0-9_]*\s*+(?:=~|!~|!=|=)\s*+{_STRING}\s*+"
+_ONE = re.compile(_MATCHER)
+_LABEL = re.compile(r"\w+")
+_OF_A_SCRAPE = frozenset({"job", "instance", "pod", "namespace", "container", "service", "endpoint", "node"})
+_MATCHERS = rf"{_MATCHER}(?:,{_MATCHER})*+,?\s*+"
+_SELECTOR = re.compile(rf"\s*+(?:\{{(?P<inside>{_MATCHERS})\}}|(?P<bare>{_MATCHERS}))\s*+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusAddress:
+    """Where a store is, and of what in it is asked.
+
+    Attributes:
+        base: the URL before `/api/v1`, without credentials.
+        matchers: what a series must match besides its name, as in `job="triton"`; none for everything.
+        user: `name:password` of the URL, or None.
+
+    """
+
+    base: str
+    matchers: tuple[str, ...] = ()
+    user: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.base}"
+
+    def selector(self, *matchers: str) -> str:
+        """Return a selector of these matchers and the address's own."""
+        return "{" + ",".join((*matchers, *self.matchers)) + "}"
+
+    def beside(self) -> PrometheusAddress:
+        """Return the address of what else is stored of the same place: without matchers of one scrape's labels."""
+        return replace(self, matchers=tuple(one for one in self.matchers if _LABEL.findall(one)[0] not in _OF_A_SCRAPE))
+
+
+def matcher(label: str, value: str, *, sign: str = "=") -> str:
+    """Return a matcher of a label in PromQL, as `model="safety"`, whatever is in the value."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{label}{sign}"{escaped}"'
+
+
+def is_prometheus(source: str) -> bool:
+    """Return whether a source is written as a Prometheus-compatible store."""
+    return source.startswith(PREFIX)
+
+
+def parse_prometheus(source: str) -> PrometheusAddress:
+    """Return the parts of a store's address.
+
+    Raises:
+        UsageError: it is not one; the message shows no password.
+
+    """
+    text, question, query = source.removeprefix(PREFIX).partition("?")
+    if not text.startswith(("http://", "https://")):
+        raise UsageError("is no address of a Prometheus", where=safe(source), hint=_FORM)
+    try:
+        address, fragment = parse_address(text), urlsplit(text).fragment
+    except UsageError as error:
+        raise UsageError(error.what, where=safe(source), hint=_FORM) from None
+    if fragment:
+        raise UsageError("holds a #", where=safe(source), hint=_FORM)
+    base = f"{address.scheme}://{address.netloc()}{address.path.removesuffix('/api/v1')}"
+    matchers = _matchers(query, base) if question else ()
+    return PrometheusAddress(base=base, matchers=matchers, user=address.user)
+
+
+def _matchers(query: str, where: str) -> tuple[str, ...]:
+    # A + in a regular expression is meant as one: these are not forms.
+    asked = parse_qs(query.replace("+", "%2B"), keep_blank_values=True)
+    if set(asked) != {"selector"} or len(asked["selector"]) != 1:
+        raise UsageError("takes ?selector={…} and nothing else", where=where, hint=_FORM)
+    written = asked["selector"][0]
+    match = _SELECTOR.fullmatch(written)
+    if match is None:
+        raise UsageError(f"cannot read the selector {written[:80]!r}", where=where, hint='write {job="triton"}')
+    return tuple(one.strip() for one in _ONE.findall(match["inside"] or match["bare"]))
+
 
 # A store that is slow with question after question is left alone after as many timeouts: two minutes in all.
 PATIENCE_TIMEOUTS = 4.0
@@ -30,7 +109,7 @@ _LATEST = 1e11
 SILENT_SECONDS = 5.0
 # Five minutes of 500 servers with 20 models each are some 150 MB of JSON.
 MAX_ANSWER_BYTES = 512 * 2**20
-_JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
+_JSON, _FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 # What a query that asks for too much is refused with: limits (422), the store's timeout (503), a proxy's limit (413).
 _TOO_MUCH = frozenset({413, 422, 503})
 _GATEWAY_TIMEOUT = 504
@@ -157,7 +236,7 @@ class PrometheusApi:
     def _read(self, reader: HttpReader, endpoint: str, form: str) -> bytes:
         url = f"{self.address.base}/api/v1/{endpoint}"
         try:
-            return reader.read("POST", url, form.encode(), _JSON, _FORM)
+            return reader.read("POST", url, form.encode(), _JSON, _FORM_TYPE)
         except ReadFailure as failure:
             if failure.status != 405:
                 raise

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
 from diagnostics.wire.prometheus_answer import QueryResult, joined
-from exporters.sources.prometheus_address import matcher
-from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch
+from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch, matcher
 
 # Below this a span is split by servers instead of by time.
 SHORTEST_SPAN = 60.0

@@ -1,9 +1,4 @@
-"""The events of objectives as a Prometheus-compatible store has them.
-
-Where the store scrapes `diag serve`, its counts are taken, with what took the bad events. Else Triton's own families
-are asked: failures, the buckets of first responses, and of averages what bounds they allow. Objectives with queries of
-their own are asked as they are written.
-"""
+"""When a store had samples of something: few questions, however long the time is."""
 
 from __future__ import annotations
 
@@ -14,18 +9,60 @@ from math import isfinite
 
 from diagnostics import names
 from diagnostics.errors import UsageError
-from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, query_of_bad, total_events
-from diagnostics.slo.attribution import BudgetCause
-from diagnostics.slo.bins import EventBin, Span, joined
-from diagnostics.slo.histograms import of_buckets
-from diagnostics.slo.samples import Batch, from_averages
-from diagnostics.slo.silence import missing, uncounted, untagged
+from diagnostics.gen.slo_rules import BAD, EVENTS, bad_events, query_of_bad, total_events
+from diagnostics.slo.bins import NOTHING, BudgetCause, EventBin, Span, Tally, joined, stretches
+from diagnostics.slo.counting import Batch, from_averages, of_buckets
+from diagnostics.slo.report import missing, uncounted, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
-from diagnostics.slo.tally import NOTHING, Tally
 from diagnostics.wire.prometheus_answer import QueryResult
-from exporters.sources.prometheus_address import matcher
-from exporters.sources.prometheus_api import PrometheusApi
-from exporters.sources.prometheus_presence import spans_of
+from exporters.sources.prometheus_api import PrometheusApi, matcher
+
+# The last hour is looked at by the minute, all of the time in so many steps.
+_RECENT, _STEPS, _MINUTE = 3600.0, 500, 60.0
+# Stores read times to the millisecond: neighbours on a grid may be as much further apart.
+_SLACK = 1.01
+
+
+def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Span]:
+    """Return when an expression had samples in [start, end], Unix seconds, in order and apart; empty where it had none.
+
+    The beginning is told to seconds or 1/250,000 of the time, an end and gaps to the minute within the last hour
+    (what was no target any more lasts for five minutes after its last sample where the store was not told so), else to
+    1/500 of the time.
+
+    Raises:
+        CollectError: the store does not answer.
+        UsageError: it cannot read the expression.
+
+    """
+    step, since = max((end - start) / _STEPS, _MINUTE), max(end - _RECENT, start)
+    recent = list(stretches(_there(api, expr, since, end, _MINUTE), _MINUTE * _SLACK))
+    old = [at for at in _there(api, expr, start, end, step) if at < since]
+    older = list(stretches(old, step * _SLACK))
+    if older and recent and recent[0][0] - older[-1][1] <= step * _SLACK:
+        recent[0] = (older[-1][1], recent[0][1])
+    found = [*older, *recent]
+    if not found:
+        return []
+    began, until = found[0]
+    return joined([(max(_sooner(api, expr, began, step), start), max(until, began + 1.0)), *found[1:]])
+
+
+def _there(api: PrometheusApi, expr: str, start: float, end: float, step: float) -> list[float]:
+    """Return the steps at which there is a sample."""
+    return [at for one in api.ranged(f"count({expr})", start, end, step).series for at in one.times]
+
+
+def _sooner(api: PrometheusApi, expr: str, found: float, step: float) -> float:
+    """Return the first sample within the step before the one at which there was one."""
+    began = f"timestamp({expr})"
+    fine = max(step / _STEPS, _MINUTE)
+    for span, finer in ((step, fine), (2 * fine, 1.0)):
+        query = f"min(min_over_time({began}[{span:.0f}s:{finer:.0f}s])) or min({began})"
+        known = [one.values[-1] for one in api.instant(query, found).series]
+        found = min([found, *(value for value in known if isfinite(value))])
+    return found
+
 
 SOURCE = "Prometheus"
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"

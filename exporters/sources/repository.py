@@ -1,4 +1,4 @@
-"""Reads a model repository's own files: what the server was told, before it completed it."""
+"""Files that a user names: read whole, and bounded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diagnostics.errors import CollectError
+from diagnostics.settings.text_file import bytes_of
 from diagnostics.wire.records import BodyKind, Scrape
-from exporters.sources.clock import CLOCK
+from exporters.sources.schedule import CLOCK
+
+MOST_BYTES = 64 * 2**20
+"""Twice the largest tokenizer seen; a hundred thousand prompts of a page, and more than any report."""
+
+
+def read_given(path: Path) -> bytes:
+    """Return what a file, or a pipe, holds.
+
+    Raises:
+        UsageError: it cannot be read, or holds more than 64 MiB.
+
+    """
+    return bytes_of(path, MOST_BYTES, hint="is it the right file?")
+
 
 # A configuration is a few kilobytes; weights and engines beside it are never read.
 _MAX_FILE_BYTES = 2**20

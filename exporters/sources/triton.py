@@ -1,33 +1,97 @@
-"""Finds a Triton's endpoints from any one of them.
-
-Triton's HTTP, gRPC and metrics ports are 8000, 8001 and 8002 unless told otherwise, and deployments that move
-them tend to keep their distances. So the others are sought at those distances from the port given, and each
-is believed only after it has answered as what it is taken for.
-"""
+"""What a server's closed or unfound ports hide, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.diagnosis.port_notes import hidden_by
 from diagnostics.errors import CollectError, MalformedBody, UsageError
+from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
-from exporters.sources.blind_spots import blind_spots_of, notes_of
-from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
-from exporters.sources.local_server import find_server, listening_ports
+from exporters.sources.host import find_server, listening_ports
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.parallel import Lanes
 from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_metrics
+from exporters.sources.triton_grpc import NOT_INSTALLED
 from exporters.sources.triton_http import HttpApi
 from exporters.sources.triton_server import Api, Metrics, TritonServer
 
-__all__ = ["TritonServer", "discover", "discover_all"]
+_METRICS_OFF = "start the server with --allow-metrics=true, or say where its metrics are with --metrics-url"
+_CLOSED = "open the HTTP or gRPC port to this machine"
+_Failures = Mapping[str, Mapping[str, ReadFailure]]
+
+
+def blind_spots_of(server: str, found: Set[str], failures: _Failures, when_denied: str) -> tuple[BlindSpot, ...]:
+    """Return what cannot be read.
+
+    Args:
+        server: its name.
+        found: the endpoints found, of `http`, `grpc` and `metrics`.
+        failures: why others were not, by endpoint and `host:port`.
+        when_denied: what to do where one wants other credentials.
+
+    """
+    spots = []
+    if "metrics" not in found:
+        denied = _denied(failures["metrics"])
+        spots.append(_no_metrics(server, failures, when_denied if denied else _METRICS_OFF))
+    if not {"http", "grpc"} & found:
+        denied = _denied(failures["http"]) or _denied(failures["grpc"])
+        spots.append(_no_api(server, failures, when_denied if denied else _CLOSED))
+    return tuple(spots)
+
+
+def notes_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[str, ...]:
+    """Return what was not as expected, but hides nothing.
+
+    Args:
+        found: the endpoints found, of `http`, `grpc` and `metrics`.
+        failures: why others were not, by endpoint and `host:port`.
+        given: the `host:port` that was asked for, if nothing answered there.
+
+    """
+    notes = []
+    if given:
+        reason = next((told[given].reason for told in failures.values() if given in told), "no answer")
+        notes.append(f"{given}: {reason}; what is read are the ports found beside it")
+    if "grpc" in found and "http" not in found and failures["http"]:
+        told = _told(failures["http"])
+        notes.append(f"HTTP cannot be read ({told}): statistics and configuration come over gRPC")
+    return tuple(notes)
+
+
+def _denied(failures: Mapping[str, ReadFailure]) -> bool:
+    return any(failure.obstacle is Obstacle.DENIED for failure in failures.values())
+
+
+def _no_metrics(server: str, failures: _Failures, fix: str) -> BlindSpot:
+    return BlindSpot(
+        what=hidden_by(METRICS_PORT, server),
+        why=f"no metrics page: {_told(failures['metrics'])}",
+        fix=fix,
+    )
+
+
+def _no_api(server: str, failures: _Failures, fix: str) -> BlindSpot:
+    missing = any(failure.reason == NOT_INSTALLED for failure in failures["grpc"].values())
+    return BlindSpot(
+        what=hidden_by(INFERENCE_PORT, server),
+        why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
+        fix="pip install 'triton-diagnostics[grpc]'" if missing and fix is _CLOSED else fix,
+    )
+
+
+def _told(failures: Mapping[str, ReadFailure]) -> str:
+    return "; ".join(f"{failure.reason} at {place}" for place, failure in failures.items()) or "not asked for"
+
 
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
@@ -299,3 +363,6 @@ def _share_no_model(api: Api, metrics: Metrics) -> bool:
         return False
     shown = {one.labels["model"] for one in series if "model" in one.labels}
     return bool(listed and shown) and listed.isdisjoint(shown)
+
+
+__all__ = ["TritonServer", "discover", "discover_all"]

@@ -14,7 +14,7 @@ from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
-from exporters.sources.failure import Obstacle, ReadFailure, plain
+from exporters.sources.http import Obstacle, ReadFailure, plain
 
 NOT_INSTALLED = "gRPC support is not installed: pip install 'triton-diagnostics[grpc]'"
 _CALLS: dict[BodyKind, str] = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from diagnostics.wire.records import BodyKind
-from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.trtllm_serve import is_list
 
 _EXPOSITION = "text/plain;version=0.0.4"

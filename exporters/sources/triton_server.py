@@ -14,11 +14,10 @@ from diagnostics.diagnosis.port_notes import hidden_by
 from diagnostics.errors import MalformedBody
 from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.server import parse_index
-from diagnostics.wire.statistics import parse_statistics
-from exporters.sources.clock import CLOCK
-from exporters.sources.failure import Obstacle
+from diagnostics.wire.server import parse_index, parse_statistics
+from exporters.sources.http import Obstacle
 from exporters.sources.parallel import Lanes, ReadOutcome
+from exporters.sources.schedule import CLOCK
 
 # How many configurations are read at once: few, since they share the server's inference threads.
 _CONFIGS_AT_ONCE = 4

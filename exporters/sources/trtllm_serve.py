@@ -9,8 +9,7 @@ Sources: TensorRT-LLM, `serve/openai_server.py` (`get_iteration_stats`, the moun
 
 from __future__ import annotations
 
-from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 
 PAGE = "/prometheus/metrics"
 _LIST = "/metrics"

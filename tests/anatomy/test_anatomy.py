@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies, entry_of
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, ensemble_config, model_config, on
 
 PRE = Stage("pre", rate=10, execution=0.01, queue=0.02, config=model_config("pre"))

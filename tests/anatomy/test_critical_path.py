@@ -9,8 +9,8 @@ import pytest
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies, entry_of
 from diagnostics.diagnosis.explanation import Verdict
-from diagnostics.diagnosis.proof import validated
-from diagnostics.signals.subject import Subject
+from diagnostics.diagnosis.validation import validated
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, ensemble_config, model_config
 
 FORK = (

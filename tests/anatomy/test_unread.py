@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.checks.check import Fires, Outcome, Unknown
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from tests.builders import Stage, SyntheticTriton, model_config
 
 # Of 60 ms that it takes, 40 are waited.

@@ -6,7 +6,7 @@ import pytest
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies, entry_of
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.window import Window, window_of
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, ensemble_config, explained, model_config
 from tests.builders_traces import Leg, call, export, exported, trace_id

@@ -11,27 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.bench.kept import parse_report
+from diagnostics.bench.report import parse_report
 from diagnostics.errors import DiagError, MalformedBody, UsageError
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.problem import TextFile
 from diagnostics.lint.waivers import waivers_of
 from diagnostics.render.explanation.graph import WIDE, picture
-from diagnostics.render.lines import wrapped
-from diagnostics.settings.load import load
-from diagnostics.settings.places import line_of, lines_of
+from diagnostics.render.plain import wrapped
+from diagnostics.settings.load import line_of, lines_of, load
 from diagnostics.settings.toml import toml_of
+from diagnostics.tuning.changes import changed_settings
 from diagnostics.tuning.patch import unified
 from diagnostics.tuning.pbtxt import parse
-from diagnostics.tuning.settings_diff import changed_settings
-from diagnostics.window.client import parse_client
 from diagnostics.window.graph import Ensemble
+from diagnostics.window.parsed import parse_client
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
 from diagnostics.wire.prometheus_answer import parse_answer, parse_values
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.redact import redact
+from diagnostics.wire.redact import redact, scrub
 from diagnostics.wire.saved import recognised
-from diagnostics.wire.secret_shapes import scrub
 from tests.attack.measuring import diag
 
 LENGTH, DOUBLINGS = 10_000, 3

@@ -14,7 +14,7 @@ from diagnostics.window.window import window_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.gpu import parse_nvml
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_statistics
 from tests.builders import START, Alter, Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config
 
 ROUNDS = 3

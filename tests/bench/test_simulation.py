@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import DynamicBatcher, EntryGraph, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.bench.simpy_ensemble import Chain

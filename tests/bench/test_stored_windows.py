@@ -7,8 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 
-from diagnostics.window.from_samples import SamplePages
-from diagnostics.window.lanes import lanes_of
+from diagnostics.window.from_samples import SamplePages, lanes_of
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diagnostics.signals.callers import PORT_LAG, WAITING_ELSEWHERE
+from diagnostics.signals.callers import FRONTEND_CPU_WAIT, PORT_LAG, WAITING_ELSEWHERE
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
-from diagnostics.signals.threads import FRONTEND_CPU_WAIT
 from diagnostics.signals.triton import REQUEST_RATE
 
 # Signals of pairs that no check's case states.

@@ -10,9 +10,7 @@ from diagnostics.checks.check import Outcome
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Signal, Subject
 
 
 @dataclass(slots=True)

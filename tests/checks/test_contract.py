@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from diagnostics import checks
 from diagnostics.checks.catalogue import HEADINGS, RegisteredCheck, catalogue
 from diagnostics.checks.check import CheckCase, Expected, Fires, Layer, Outcome, Quiet, Suggestion, Unknown
-from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Missing, Signal
 from diagnostics.tuning.changes import BlastRadius, blast_radius
 from diagnostics.tuning.patch import patch
 from diagnostics.units import Unit

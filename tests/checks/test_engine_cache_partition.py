@@ -15,23 +15,21 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Fires, Unknown
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals.engine import (
+    ENGINE_KV_BLOCKED,
+    ENGINE_KV_BLOCKS,
+    ENGINE_KV_NEED,
+    ENGINE_KV_USED,
+    ENGINE_MAX_UTILIZATION,
     ENGINE_MICRO_BATCHES,
+    ENGINE_PAUSE_SECONDS,
+    ENGINE_PAUSED,
+    ENGINE_PAUSED_SHARE,
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_SCHEDULED,
     ENGINE_SLOT_FILL,
     ENGINE_WAIT_SECONDS,
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
-)
-from diagnostics.signals.engine_cache import (
-    ENGINE_KV_BLOCKED,
-    ENGINE_KV_BLOCKS,
-    ENGINE_KV_NEED,
-    ENGINE_KV_USED,
-    ENGINE_MAX_UTILIZATION,
-    ENGINE_PAUSE_SECONDS,
-    ENGINE_PAUSED,
-    ENGINE_PAUSED_SHARE,
 )
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS

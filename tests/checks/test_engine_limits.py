@@ -7,7 +7,10 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Expected, Fires
 from diagnostics.signals.engine import (
+    ENGINE_KV_BLOCKED,
+    ENGINE_KV_USED,
     ENGINE_MICRO_BATCHES,
+    ENGINE_PAUSED_SHARE,
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_SCHEDULED,
     ENGINE_SLOT_FILL,
@@ -15,8 +18,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING_SHARE,
     ENGINE_WORK_SECONDS,
 )
-from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED, ENGINE_PAUSED_SHARE
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE, ENGINE_TOKENS_FILL
+from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_TOKENS_FILL
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from tests.checks.stated import decided

@@ -18,7 +18,7 @@ from diagnostics.checks import (
 )
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import CheckModule, Fires
-from diagnostics.signals import gpu, host, memory, neighbours
+from diagnostics.signals import gpu, host, neighbours
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.settings import INSTANCES
@@ -39,7 +39,7 @@ TABLE: tuple[tuple[CheckModule, int, Signal, float, bool], ...] = (
     (idle_clocks, 0, gpu.GPU_TIME_USED, 0.3, False),
     (idle_clocks, 0, gpu.IDLE_CLOCK_SHARE, 0.7, False),
     (gpu_memory_pressure, 1, gpu.GPU_MEMORY_USED, 0.97, True),
-    (gpu_memory_pressure, 0, memory.OUT_OF_MEMORY, 1.0, True),
+    (gpu_memory_pressure, 0, host.OUT_OF_MEMORY, 1.0, True),
     (gpu_fault, 0, gpu.FAULT_CODE, 1.0, True),
     (gpu_fault, 1, gpu.MEMORY_ERRORS, 1.0, True),
     (gpu_fault, 2, gpu.GPU_LOST, 0.1, True),
@@ -51,8 +51,8 @@ TABLE: tuple[tuple[CheckModule, int, Signal, float, bool], ...] = (
     (observer_overhead, 0, EXECUTION_SECONDS, 0.005, False),
     (observer_overhead, 1, TRACED_SHARE, 0.5, True),
     (over_instanced, 0, INSTANCES, 4.0, True),
-    (memory_growth, 0, memory.SERVER_MEMORY, 200_000 * 3600 / 0.01, False),
-    (memory_growth, 0, memory.MEMORY_LEFT, 200_000 * 7 * 86_400, False),
+    (memory_growth, 0, host.SERVER_MEMORY, 200_000 * 3600 / 0.01, False),
+    (memory_growth, 0, host.MEMORY_LEFT, 200_000 * 7 * 86_400, False),
 )
 
 

@@ -10,10 +10,9 @@ from diagnostics.checks import instances
 from diagnostics.checks.instances import instances_change
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
-from diagnostics.signals.subject import Subject
-from diagnostics.tuning.queueing import predict
+from diagnostics.signals.signal import Subject
+from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.stage import StageForecast, StageLoad
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
 

@@ -7,19 +7,24 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from diagnostics.checks import engine_settings
+from diagnostics.checks import engine_gates
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Expected, Fires, Outcome, Unknown
 from diagnostics.checks.engine_gates import nothing_held_back
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
-from diagnostics.signals.engine import ENGINE_PEAK_HELD, ENGINE_PEAK_SCHEDULED, ENGINE_SLOTS, ENGINE_WAIT_SECONDS
-from diagnostics.signals.engine_cache import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS, ENGINE_KV_NEED
-from diagnostics.signals.memory import MEMORY_GROWTH, MEMORY_LEFT
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.engine import (
+    ENGINE_BLOCK_TOKENS,
+    ENGINE_KV_BLOCKS,
+    ENGINE_KV_NEED,
+    ENGINE_PEAK_HELD,
+    ENGINE_PEAK_SCHEDULED,
+    ENGINE_SLOTS,
+    ENGINE_WAIT_SECONDS,
+)
+from diagnostics.signals.host import MEMORY_GROWTH, MEMORY_LEFT
+from diagnostics.signals.signal import Reading, Signal, Subject
 from tests.checks.stated import decided, subject_of
 
 
@@ -83,12 +88,12 @@ def test_a_cache_is_given_two_to_four_times_its_blocks(held: float, tokens: int)
     readings = {ENGINE_KV_NEED: 10, ENGINE_BLOCK_TOKENS: 64, ENGINE_KV_BLOCKS: 100, ENGINE_PEAK_HELD: held}
     evidence = StatedEvidence({**readings, ENGINE_SLOTS: 256})
 
-    assert engine_settings._wanted_tokens(Ledger(evidence, evidence.entry), SUBJECT) == tokens
+    assert engine_gates._wanted_tokens(Ledger(evidence, evidence.entry), SUBJECT) == tokens
 
 
 def test_the_fraction_of_memory_that_is_advised_is_the_backends_own() -> None:
     """TensorRT-LLM backend, model configuration: kv_cache_free_gpu_mem_fraction, default 0.9."""
-    assert engine_settings.USUAL_FRACTION == 0.9
+    assert engine_gates.USUAL_FRACTION == 0.9
 
 
 @pytest.mark.parametrize(("error", "waits"), [(0.95, False), (0.85, True)])

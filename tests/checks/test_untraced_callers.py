@@ -10,10 +10,8 @@ from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
-from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.inner_calls import FILLABLE_SHARE, NESTED_SHARE
+from diagnostics.signals.signal import Missing, Reading, Signal, Subject
 from diagnostics.units import Unit
 
 # Others are called in step with it, and nothing tells whether they run ahead of it.

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.load import stage_load
 from diagnostics.tuning.queueing import predict
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, model_config, on

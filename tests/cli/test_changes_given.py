@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from diagnostics.cli.changes_given import changes_given, models_on
-from diagnostics.cli.load_given import rate_factor
-from diagnostics.cli.sweep_given import MOST_VALUES, sweep_given
+from diagnostics.cli.change_options import MOST_VALUES, changes_given, models_on, rate_factor, sweep_given
 from diagnostics.errors import UsageError
 from diagnostics.tuning.changes import SettingValue, WarmupChange
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config

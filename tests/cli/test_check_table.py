@@ -3,7 +3,7 @@ from __future__ import annotations
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Layer
 from diagnostics.cli import checks
-from diagnostics.cli.check_table import rows
+from diagnostics.cli.checks import rows
 
 
 def test_the_table_says_what_the_checks_themselves_say() -> None:

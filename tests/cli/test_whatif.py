@@ -17,7 +17,7 @@ from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Forecast, Performance
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.simulation.scenario import ClosedLoop
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.forecast.performances import performance

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporters.sources.clock import SteadyWallClock
+from exporters.sources.schedule import SteadyWallClock
 
 
 class Clocks:

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.errors import UsageError
 from diagnostics.wire.capture import CaptureWriter, open_capture
-from diagnostics.wire.dcgm import parse_dcgm
+from diagnostics.wire.gpu import parse_dcgm
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions
 from exporters.sources.dcgm import DcgmPage, dcgm_page

@@ -13,8 +13,7 @@ import urllib3
 from fake_triton import FakeServer, cut_off, dripping, free_ports, guarded, page, silent, status
 
 from exporters.sources.access import SourceOptions
-from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 
 
 def read(server: FakeServer, **options: object) -> bytes:

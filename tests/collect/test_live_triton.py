@@ -21,10 +21,10 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import BodyKind
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_statistics
 from exporters.sources import triton
 from exporters.sources.access import SourceOptions
-from exporters.sources.local_server import find_server
+from exporters.sources.host import find_server
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 

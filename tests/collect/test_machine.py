@@ -16,11 +16,10 @@ from diagnostics.errors import CollectError
 from diagnostics.wire.gpu import parse_nvml
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.records import BodyKind
-from exporters.sources import host, local_server
-from exporters.sources.host import sample_host
-from exporters.sources.local_server import find_server, is_this_machine, listening_ports
+from exporters.sources import host
+from exporters.sources.host import find_server, is_this_machine, listening_ports, sample_host
 from exporters.sources.nvml import NvmlSampler
-from exporters.sources.nvml_query import QueryBudget
+from exporters.sources.nvml_device import QueryBudget
 from exporters.sources.repository import repository_scrapes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
@@ -130,7 +129,7 @@ def test_a_port_of_another_program_is_no_server():
 @linux
 def test_the_server_is_found_by_the_port_it_listens_on(monkeypatch: pytest.MonkeyPatch):
     own_name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
-    monkeypatch.setattr(local_server, "_COMMAND", own_name)
+    monkeypatch.setattr(host, "_COMMAND", own_name)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert find_server("127.0.0.1", (1, port)) == os.getpid()

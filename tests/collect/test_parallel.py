@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from exporters.sources.failure import ReadFailure
+from exporters.sources.http import ReadFailure
 from exporters.sources.parallel import Lanes, Threads
 
 

@@ -8,7 +8,7 @@ from fake_triton import body_of, cut_off, dripping, fake_triton, page, recorded,
 
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import BodyKind
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_statistics
 from exporters.sources.access import SourceOptions
 from exporters.sources.repository import RepositoryFiles
 from exporters.sources.triton import TritonServer, discover

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from diagnostics.demo.driving import run_load
 from diagnostics.demo.load import ClientRequest, LoadProfile, Pattern, schedule, summarise, write_records
-from diagnostics.demo.ports import Ports
+from diagnostics.demo.server import Ports
 from diagnostics.errors import CollectError, UsageError
 
 

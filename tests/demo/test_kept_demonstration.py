@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.cli import kept_demonstration
-from diagnostics.cli.kept_demonstration import KeptDemonstration
+from diagnostics.cli import demonstration
+from diagnostics.cli.demonstration import KeptDemonstration
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import load_fault
 from diagnostics.errors import CollectError
@@ -34,7 +34,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     started = Server()
-    monkeypatch.setattr(kept_demonstration, "TritonLauncher", lambda *_, **__: started)
+    monkeypatch.setattr(demonstration, "TritonLauncher", lambda *_, **__: started)
     return started
 
 
@@ -63,7 +63,7 @@ def test_an_interrupt_ends_it_as_wanted_and_leaves_no_server(server: Server, mon
         loads.append(profile.duration)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kept_demonstration, "run_load", interrupted)
+    monkeypatch.setattr(demonstration, "run_load", interrupted)
     shown: list[str] = []
     kept(shown).run()
     assert (server.left, loads) == (True, [7.0])
@@ -71,7 +71,7 @@ def test_an_interrupt_ends_it_as_wanted_and_leaves_no_server(server: Server, mon
 
 
 def test_a_server_that_died_under_its_load_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_demonstration, "run_load", lambda *_, **__: [])
+    monkeypatch.setattr(demonstration, "run_load", lambda *_, **__: [])
     with pytest.raises(CollectError, match="the server died"):
         kept([]).run()
     assert server.left

@@ -26,8 +26,7 @@ from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment, find_environment, reference_root
 from diagnostics.demo.faults import load_fault, make_release, materialise
 from diagnostics.demo.load import LoadProfile, Pattern, summarise
-from diagnostics.demo.ports import HOST, Ports
-from diagnostics.demo.server import TritonLauncher
+from diagnostics.demo.server import HOST, Ports, TritonLauncher
 from diagnostics.errors import CollectError, UsageError
 
 pytestmark = pytest.mark.live

@@ -17,7 +17,7 @@ from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.signals.callers import CALLER_SECONDS
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.trace_export import decode_spans

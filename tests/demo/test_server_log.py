@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.demo.server_log import last_line, loaded_models, port_taken, start_error
+from diagnostics.demo.server import last_line, loaded_models, port_taken, start_error
 
 NO_GPU = 'E1127 23:17:19.086774 10589 server.cc:241] "CudaDriverHelper has not been initialized."\n'
 LOADED = "I1127 23:17:20.086774 10589 model_lifecycle.cc:839] \"successfully loaded 'safety'\"\n"

@@ -16,7 +16,7 @@ from helm_python import lint as helm_lint
 
 from deploy.__main__ import CHART, VARIANTS
 from diagnostics.settings.load import load
-from diagnostics.settings.prefix import prefix_of
+from diagnostics.settings.values import prefix_of
 from tests.deploy.rendering import Manifest, documents
 from tests.deploy.schemas import ROOT, faults
 

@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 
 from deploy import credentials
-from diagnostics.service.http.web_config import read_web_config
+from diagnostics.service.http.credentials import read_web_config
 from exporters.sources.access import read_secret
 from tests.deploy.schemas import ROOT
 

@@ -13,8 +13,8 @@ import yaml
 
 from deploy.__main__ import ELSEWHERE, PLAIN, VARIANTS, files
 from diagnostics.errors import UsageError
+from diagnostics.service.plan import owner
 from diagnostics.service.running import check
-from diagnostics.service.sharding import owner
 from diagnostics.settings.load import load
 from exporters.sources.address import parse_address
 from tests.deploy.rendering import Manifest, chart, container, environment, of, plain, selects, workload

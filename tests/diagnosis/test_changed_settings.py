@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.diagnosis.incident import Ending, IncidentBook
-from diagnostics.render import words
+from diagnostics.render import phrases
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.text import text
 from diagnostics.window.rolling import RollingWindow
@@ -74,7 +74,7 @@ def test_a_change_that_brings_a_fault_is_its_onset() -> None:
 def test_the_change_is_told_wherever_the_window_is() -> None:
     told = explained(changed_in_place(FREE, FULL))
     line = "settings of safety changed 13:47:45: count 2 → 1"
-    assert words.changes(told) == [line]
+    assert phrases.changes(told) == [line]
     assert line in text(told)
     (change,) = report(told)["changes"]
     assert change["settings"] == [{"path": "instance_group.count", "before": "2", "after": "1"}]
@@ -87,14 +87,14 @@ def test_a_configuration_that_is_read_again_unchanged_cuts_nothing() -> None:
 def test_a_change_of_a_model_without_requests_cuts_nothing_and_is_told() -> None:
     scrapes = changed_in_place(*(replace(stage, rate=0.0) for stage in (FULL, FREE)))
     assert cut(scrapes) is None
-    assert words.changes(explained(scrapes)) == ["settings of safety changed 13:47:45: count 1 → 2"]
+    assert phrases.changes(explained(scrapes)) == ["settings of safety changed 13:47:45: count 1 → 2"]
 
 
 def test_a_change_that_no_request_feels_cuts_nothing_and_is_told() -> None:
     scrapes = changed_in_place(FREE, safety(2, queue=0.002, version_policy={"all": {}}))
     assert cut(scrapes) is None
     told = explained(scrapes)
-    assert words.changes(told) == ["settings of safety changed 13:47:45: version_policy latest:1 → all"]
+    assert phrases.changes(told) == ["settings of safety changed 13:47:45: version_policy latest:1 → all"]
     assert told.cuts == ()
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.clock_notes import clock_notes
 from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.diagnosis.notes import clock_notes
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.arrivals import PEAK_TO_MEAN
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Missing, Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, explained, model_config, restarted_at

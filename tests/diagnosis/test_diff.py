@@ -7,12 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from diagnostics.cli.diff import command
-from diagnostics.diagnosis.diff import WindowDiff, difference
-from diagnostics.diagnosis.diff_shares import DifferenceCause
+from diagnostics.diagnosis.diff import DifferenceCause, WindowDiff, difference
 from diagnostics.errors import UsageError
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.diff.text import diff_text
-from diagnostics.tuning.settings_diff import changed_settings
+from diagnostics.tuning.changes import changed_settings
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.captures.recorded import FOLDER, explanation_of, labels, scrapes_of

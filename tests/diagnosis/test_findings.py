@@ -17,7 +17,7 @@ from diagnostics.diagnosis.link import CAUSED_BY, LOAD, cause_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import EntryPoint, Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests import builders
 from tests.builders import SyntheticTriton, chain, model_config
 from tests.checks.designed import DESIGNED

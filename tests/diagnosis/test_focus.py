@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from diagnostics.diagnosis.explanation import Verdict
-from diagnostics.diagnosis.focus import focused
+from diagnostics.diagnosis.explanation import Verdict, focused
 from diagnostics.window.window import window_of
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
 from tests.builders_traffic import indexed

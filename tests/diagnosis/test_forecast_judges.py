@@ -9,11 +9,9 @@ from functools import cache
 import jsonschema
 import pytest
 
-from diagnostics.diagnosis.accounting import ForecastCheck
-from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.finding import corrected
-from diagnostics.diagnosis.proof import DOUBTED_CONFIDENCE, ForecastCache, validated
+from diagnostics.diagnosis.finding import EndToEnd, corrected
+from diagnostics.diagnosis.validation import DOUBTED_CONFIDENCE, ForecastCache, ForecastCheck, validated
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report, schema
 from diagnostics.render.explanation.markdown import markdown

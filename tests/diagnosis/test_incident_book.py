@@ -9,7 +9,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.finding import Finding, Impact
 from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.onset import Onset
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SyntheticTriton
 
 NOON = 1_700_000_000.0

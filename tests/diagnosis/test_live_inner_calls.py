@@ -15,7 +15,7 @@ from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.window import window_of
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover

@@ -6,12 +6,12 @@ import pytest
 
 from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.proof import validated
+from diagnostics.diagnosis.validation import validated
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.predict import forecast
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.render.explanation.text import text
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.builders import SERVER, Stage, SyntheticTriton, ensemble_config, model_config
 

@@ -13,10 +13,10 @@ import pytest
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
-from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict, with_results
-from diagnostics.diagnosis.intervening import intervened, outside
-from diagnostics.diagnosis.proof import CpuBudget, ForecastCache, validated
+from diagnostics.diagnosis.finding import EndToEnd, Unpredicted
+from diagnostics.diagnosis.predicting import intervened, outside
+from diagnostics.diagnosis.validation import CpuBudget, ForecastCache, validated
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.render.explanation.json import report, schema
 from diagnostics.render.explanation.text import text

@@ -8,10 +8,10 @@ from itertools import combinations
 
 import pytest
 
-from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.finding import EndToEnd
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.diagnosis.proof import ForecastCache, validated
+from diagnostics.diagnosis.validation import ForecastCache, validated
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.window.rolling import RollingWindow

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.diagnosis.predicting import Intervention, _endless
-from diagnostics.diagnosis.steadiness import grew, overloaded
+from diagnostics.diagnosis.predicting import Intervention, _endless, grew, overloaded
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.simulation.scenario import Model, OpenLoop, Resource
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.forecast.deployments import by_hand, service

@@ -9,8 +9,7 @@ import pytest
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import CheckCase, Expected, Fires
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.undecided import REACH
-from diagnostics.diagnosis.unread import FEWEST_READS
+from diagnostics.diagnosis.undecided import FEWEST_READS, REACH
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config

@@ -17,7 +17,7 @@ from diagnostics.evidence.ledger import (
 )
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.units import Unit
 

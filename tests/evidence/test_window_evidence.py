@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from diagnostics.evidence.evidence import WindowEvidence, WindowLru
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Signal, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import ModelView

@@ -19,27 +19,26 @@ import jsonschema
 
 from diagnostics.cli import proposing, tuning
 from diagnostics.cli import verify as verifying
-from diagnostics.cli.changes_given import changes_given, models_on
+from diagnostics.cli.change_options import changes_given, models_on
 from diagnostics.cli.evidence_source import SourceEvidence, see_captures
 from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of, proposed
 from diagnostics.cli.sources import WindowOptions, explain_captures
 from diagnostics.cli.tuning import Aim, tuned
-from diagnostics.diagnosis.proof import validated
 from diagnostics.diagnosis.proposal import Proposal
+from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import DiagError
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import forecast, performance
-from diagnostics.forecast.summary import DRAWS
+from diagnostics.forecast.runs import DRAWS
 from diagnostics.forecast.verify import verify
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.render.explanation.json import Json, report
 from diagnostics.render.explanation.text import plain, text
 from diagnostics.render.forecast.json import forecast_report, forecast_schema
-from diagnostics.render.forecast.markdown import forecast_markdown
-from diagnostics.render.forecast.text import forecast_text
+from diagnostics.render.forecast.text import forecast_markdown, forecast_text
 from diagnostics.render.tuning.json import tuned_report, tuning_schema
 from diagnostics.render.tuning.text import tuned_text
 from diagnostics.render.verification.json import verify_report

@@ -11,11 +11,10 @@ from math import inf
 
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.menu import stages
+from diagnostics.forecast.options import stages
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
-from diagnostics.tuning.current import current
+from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue, current
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model
 
 # Formulas of one queue meet where another takes over: a twentieth is less than they are good to.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from diagnostics.forecast.fitted import Doubt, Fitted, Measured, ModelDoubt
 from diagnostics.forecast.fitting import fit
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.service import BatchPoint, ServiceTime
 from diagnostics.tuning.service import fit as fit_service

@@ -14,7 +14,7 @@ from diagnostics.forecast.blocks import (
     stretches,
     student,
 )
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, on
 
 

@@ -4,9 +4,8 @@ import pytest
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
-from diagnostics.forecast.capacity import carried, most_carried
+from diagnostics.forecast.capacity import carried, most_carried, shortfall
 from diagnostics.forecast.predict import performance
-from diagnostics.forecast.shortfall import shortfall
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.tuning.service import constant
 from diagnostics.tuning.simulation.scenario import ClosedLoop, EngineModel, Model, OpenLoop

@@ -5,7 +5,7 @@ import pytest
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.fitting import fit
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind

@@ -7,7 +7,7 @@ import pytest
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.fitting import fit
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 
 

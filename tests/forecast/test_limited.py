@@ -10,8 +10,6 @@ import pytest
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
-from diagnostics.tuning.erlang import erlang_b, waiting_seconds
-from diagnostics.tuning.limited import OfferedLoad, few_places, short_patience
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
@@ -21,6 +19,7 @@ from diagnostics.tuning.simulation.scenario import (
     Resource,
     TimeoutAction,
 )
+from diagnostics.tuning.waiting import OfferedLoad, erlang_b, few_places, short_patience, waiting_seconds
 from tests.forecast.contradictions import contradictions
 from tests.forecast.deployments import by_hand, service
 

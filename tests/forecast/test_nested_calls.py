@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.proof import validated
+from diagnostics.diagnosis.finding import EndToEnd
+from diagnostics.diagnosis.validation import validated
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, ModelDoubt, Unpredictable
 from diagnostics.forecast.fitting import fit
@@ -17,7 +17,7 @@ from diagnostics.forecast.predict import forecast, performance, unlike
 from diagnostics.forecast.search import tune
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import EntryGraph, ModelVisit, OpenLoop
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config

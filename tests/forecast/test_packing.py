@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.forecast.gpu_memory import GpuMemory, gpu_memory
-from diagnostics.forecast.packing import Tenant, packed, tenants_of
+from diagnostics.forecast.packing import GpuMemory, Tenant, gpu_memory, packed, tenants_of
 from diagnostics.forecast.predict import performance
 from diagnostics.tuning.simulation.scenario import Model
 from tests.builders import Stage, SyntheticTriton, model_config

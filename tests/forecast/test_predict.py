@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.forecast.drawing import Draw, drawn
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Doubt, ModelDoubt
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import forecast, performance
+from diagnostics.forecast.runs import Draw, drawn
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.tuning.erlang import waiting_seconds
 from diagnostics.tuning.service import constant
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
@@ -21,6 +20,7 @@ from diagnostics.tuning.simulation.scenario import (
     QueueDiscipline,
     Resource,
 )
+from diagnostics.tuning.waiting import waiting_seconds
 from tests.forecast.deployments import by_hand, change, service
 
 SAFETY = Model(name="safety", service=service(0.03), max_batch=8)

@@ -5,9 +5,9 @@ from statistics import fmean
 
 import pytest
 
-from diagnostics.forecast.drawing import Draw, drawn
 from diagnostics.forecast.fitted import Doubt, ModelDoubt
-from diagnostics.forecast.races import is_racing, race, with_missed_wakeups
+from diagnostics.forecast.members import is_racing, race, with_missed_wakeups
+from diagnostics.forecast.runs import Draw, drawn
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Model, QueueDiscipline
 from diagnostics.tuning.simulation.simulate import simulate

@@ -17,7 +17,7 @@ from diagnostics.forecast.performance import Estimate, Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.simulation.scenario import OpenLoop
 from diagnostics.window.window import window_of

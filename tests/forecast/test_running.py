@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.estimate import estimate
-from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.forecast.fitted import Unpredictable, outcome_of
 from diagnostics.forecast.predict import performance
-from diagnostics.forecast.running import outcome_of
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.simulation.clock import Endless
 from diagnostics.tuning.simulation.scenario import (

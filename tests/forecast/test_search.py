@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.gpu_memory import GpuMemory
 from diagnostics.forecast.options import options
+from diagnostics.forecast.packing import GpuMemory
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.search import Candidate, Tuning

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.performance import Estimate
-from diagnostics.forecast.sweep import knee_of_load, knee_of_setting
+from diagnostics.forecast.predict import knee_of_load, knee_of_setting
 from tests.forecast.performances import performance
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from diagnostics.forecast.performance import Estimate
-from diagnostics.forecast.verification import Judgement, Verified, difference, judge, longer, overall
+from diagnostics.forecast.verify import Judgement, Verified, difference, judge, longer, overall
 from tests.forecast.performances import estimate
 
 BEFORE = estimate(0.280, 0.120)

@@ -9,10 +9,9 @@ from diagnostics.cli.main import main
 from diagnostics.forecast import verify as verifying
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.verification import Verified
-from diagnostics.forecast.verify import Verification, verify
+from diagnostics.forecast.verify import Verification, Verified, verify
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.captures.recorded import FOLDER
 from tests.forecast.performances import performance, stage

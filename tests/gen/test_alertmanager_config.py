@@ -12,8 +12,8 @@ import yaml
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.link import CAUSED_BY, cause_of
 from diagnostics.gen.files import generated
-from diagnostics.signals.subject import Scope
-from tests.service.telling.alertmanagers import program
+from diagnostics.signals.signal import Scope
+from tests.service.notifications.alertmanagers import program
 
 TEXT = generated(catalogue(), "runbooks")["alertmanager/alertmanager.yaml"]
 RULES = yaml.safe_load(TEXT)["inhibit_rules"]

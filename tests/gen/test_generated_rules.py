@@ -11,8 +11,8 @@ import yaml
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.gen.files import NOTICE, WATCHING, generated
-from diagnostics.gen.query_cost import metrics_read
-from diagnostics.gen.recording import Recording
+from diagnostics.gen.overview_page import metrics_read
+from diagnostics.gen.recordings import Recording
 from diagnostics.gen.rule_groups import RECORDED, SYMPTOMS, alone
 
 ROOT = Path(__file__).parents[2]

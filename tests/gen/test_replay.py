@@ -11,8 +11,8 @@ import pytest
 from diagnostics.cli.main import main
 from diagnostics.cli.replaying import _asked, _there, known, opened
 from diagnostics.errors import UsageError
+from diagnostics.gen.alert import firings
 from diagnostics.gen.example_series import Load, model_load
-from diagnostics.gen.replay import firings
 from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import TooMuch

@@ -16,7 +16,7 @@ from dashboards.grafana import dashboard
 from dashboards.layout import DashboardSpec
 from diagnostics import names
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.gen.meta_alerts import META_ALERTS
+from diagnostics.gen.scraping_alerts import META_ALERTS
 from tests.gen.conftest import promtool
 
 __all__ = ["promtool"]

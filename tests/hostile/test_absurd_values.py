@@ -11,13 +11,13 @@ import pytest
 from diagnostics.errors import MalformedBody
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_layout import scrape_at
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
+from diagnostics.wire.server import parse_statistics
 from diagnostics.wire.spans import MARKS, first_marks
-from diagnostics.wire.statistics import parse_statistics
 from tests.builders import Stage, SyntheticTriton, explained, metrics_page, model_config
 from tests.captures.recorded import explanation_of, scrapes_of
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 from diagnostics.service.otlp_intake import LONGEST_TEXT, without_secrets
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.span_sampling import PERIOD, SpanSampler
+from diagnostics.service.span_routing import PERIOD, SpanSampler
 from diagnostics.window.traces import SpanStore, weight
-from diagnostics.wire.spans import MARKS, RANKS, Span, rank
-from diagnostics.wire.spans_json import read_json, write_json
+from diagnostics.wire.spans import MARKS, RANKS, Span, rank, read_json, write_json
 
 LENGTH = 64
 

@@ -15,12 +15,11 @@ from diagnostics.signals.callers import HANDLING_SECONDS
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.fleet import TRAFFIC_CERTAINTY, TRAFFIC_RATIO
 from diagnostics.signals.flow import REJECTED_REQUESTS
-from diagnostics.signals.nested import NESTED_SHARE
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.inner_calls import NESTED_SHARE
+from diagnostics.signals.signal import Missing, Signal
 from diagnostics.signals.stalls import LOAD_QUEUE_SHARE, STANDSTILL_SECONDS
-from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import MOST_JUMPS
+from diagnostics.window.view import longest_boot
 from diagnostics.window.window import STATISTICS, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import HostSample

@@ -11,11 +11,9 @@ import pytest
 from diagnostics.errors import MalformedBody
 from diagnostics.render.explanation.json import report
 from diagnostics.window.window import window_of
-from diagnostics.wire.entries import why_no_name
 from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.server import parse_index, read_index
-from diagnostics.wire.statistics import parse_statistics, read_statistics
+from diagnostics.wire.server import parse_index, parse_statistics, read_index, read_statistics, why_no_name
 from tests.builders import explained
 from tests.captures.recorded import scrapes_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape

@@ -16,8 +16,7 @@ from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.problem import LintSeverity
 from diagnostics.lint.rule import LintTopic
 from diagnostics.lint.run import LintReport, lint
-from diagnostics.render.lint.json import lint_report, lint_schema
-from diagnostics.render.lint.sarif import lint_sarif
+from diagnostics.render.lint.json import lint_report, lint_sarif, lint_schema
 from diagnostics.render.lint.text import lint_text
 
 WAIVED = model("b", "# diag: ignore[no-warm-up] as agreed\nmax_batch_size: 2\n")

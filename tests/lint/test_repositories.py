@@ -11,14 +11,12 @@ from diagnostics.errors import CollectError, MalformedBody
 from diagnostics.lint.block import ConfigMessage, templates
 from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.config_fields import WHOLE_NUMBERS, FieldType, fields_of, is_message, words_of
-from diagnostics.lint.containers import containers_of
-from diagnostics.lint.documents import documents_of, inner
-from diagnostics.lint.problem import SourceLocation
+from diagnostics.lint.deployment_files import containers_of, documents_of, inner
+from diagnostics.lint.problem import SourceLocation, TextFile
 from diagnostics.lint.queries import Use, queries_of
 from diagnostics.lint.repository import read_project
 from diagnostics.lint.rule import Link
 from diagnostics.lint.run import lint
-from diagnostics.lint.text_file import TextFile
 from diagnostics.tuning.pbtxt import parse
 
 

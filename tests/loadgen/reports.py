@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diagnostics.bench.block import Diagnosis, LoadBlock
-from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
-from diagnostics.bench.workload import Workload
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult, Workload
 
 
 def workload(**changed: Any) -> Workload:

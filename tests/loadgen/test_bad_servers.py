@@ -16,7 +16,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from diagnostics.errors import CollectError, DiagError, UsageError
-from diagnostics.loadgen import http_answers, inputs
+from diagnostics.loadgen import http_transports, inputs
 from diagnostics.loadgen.inputs import make_requests
 from diagnostics.loadgen.repository import configuration
 from diagnostics.loadgen.target import TargetOptions, endpoint_of, order_of, transport_of
@@ -74,7 +74,7 @@ def test_an_answer_that_cannot_be_used_is_a_failed_request_and_no_more(
 
 
 def test_an_answer_without_end_is_given_up_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_answers, "MAX_BODY_BYTES", 2**20)
+    monkeypatch.setattr(http_transports, "MAX_BODY_BYTES", 2**20)
     with FakeTriton(spoilt=[b" " * 2**21]).running() as server:
         reply = with_transport(server.url, HTTP, lambda transport: transport.ask(0))
     assert "it is larger than 1 MiB" in reply.error

@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
-from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.block import RequestLimits
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.loadgen import watching
-from diagnostics.loadgen.deadline import OutOfTimeError, deadline
-from diagnostics.loadgen.plan import Plan
-from diagnostics.loadgen.sweep import Contender, LoadSweep
+from diagnostics.loadgen.sweep import Contender, LoadSweep, Plan
 from diagnostics.loadgen.transport import Reply
+from diagnostics.loadgen.watching import OutOfTimeError, deadline
 from diagnostics.render.bench.json import bench_json
 from diagnostics.window.window import window_of
 from tests.builders import START, Stage, SyntheticTriton, model_config

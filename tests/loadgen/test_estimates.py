@@ -8,14 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.bench.answer import RequestResult
-from diagnostics.bench.block import block_of
-from diagnostics.bench.crossover import CrossoverOutcome, compare, unmatched
-from diagnostics.bench.estimate import estimate, resampled
-from diagnostics.bench.knee import knee
-from diagnostics.bench.limits import RequestLimits, parse_limits
+from diagnostics.bench.block import RequestLimits, RequestResult, block_of, parse_limits
+from diagnostics.bench.crossover import CrossoverOutcome, compare, knee, unmatched
 from diagnostics.bench.notes import notes_of
-from diagnostics.bench.report import LoadPoint
+from diagnostics.bench.report import LoadPoint, estimate, resampled
 from diagnostics.errors import UsageError
 from tests.loadgen.reports import block, curve, diagnosed, report, workload
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.loadgen.inputs import VARIANTS, make_requests, read_requests
-from diagnostics.loadgen.sampling import sampling
+from diagnostics.loadgen.inputs import VARIANTS, make_requests, read_requests, sampling
 from tests.loadgen.fake_server import config
 
 

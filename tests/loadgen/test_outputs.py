@@ -13,17 +13,14 @@ import msgspec
 import pytest
 
 import diagnostics.render
-from diagnostics.bench.block import LoadBlock
-from diagnostics.bench.kept import parse_report
-from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.block import LoadBlock, RequestLimits
 from diagnostics.bench.notes import notes_of
-from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult, parse_report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench.html import bench_html
 from diagnostics.render.bench.json import bench_json, schema
-from diagnostics.render.bench.markdown import bench_markdown
-from diagnostics.render.bench.text import bench_text
+from diagnostics.render.bench.text import bench_markdown, bench_text
 from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
 
 CAUSE = "single-instance-serialization of safety"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import diagnostics
-from diagnostics.bench.kept import parse_report
+from diagnostics.bench.report import parse_report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.loadgen.pacing import Pacer, Sent, event_loop
-from diagnostics.loadgen.plan import Plan
+from diagnostics.loadgen.sweep import Plan
 from diagnostics.loadgen.transport import Reply
 from tests.loadgen.fake_server import TOKENS, FakeTriton, config
 

@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault, materialise
-from diagnostics.demo.ports import Ports
-from diagnostics.demo.server import TritonLauncher
+from diagnostics.demo.server import Ports, TritonLauncher
 from tests.soak.running import DIAG
 
 KEPT = Path(__file__).parents[2] / "fixtures/bench/two-stacks.json"

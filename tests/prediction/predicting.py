@@ -11,9 +11,9 @@ from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
-from diagnostics.forecast.summary import DRAWS
+from diagnostics.forecast.runs import DRAWS
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.window.window import window_of

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.errors import CollectError
-from diagnostics.window.traces import SpanStore
-from diagnostics.window.visits import TracedRequest
+from diagnostics.window.traces import SpanStore, TracedRequest
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.statistics import ModelStatistics, Timed, parse_statistics
+from diagnostics.wire.server import ModelStatistics, Timed, parse_statistics
 from tests.benchmark.deployment import Deployment
 from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, MOST_LATE_SECONDS, Machine
 from tests.prediction.measured import Measured, Stage, bootstrap, mean_of, percentile

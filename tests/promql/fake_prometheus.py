@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.records import BodyKind, Scrape
-from exporters.sinks.family import Row
+from exporters.sinks.exposition import Row
 
 Labels = tuple[tuple[str, str], ...]
 Samples = list[tuple[float, float]]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diagnostics.cli.sources import WindowOptions
-from diagnostics.cli.stored import explain_stored
+from diagnostics.cli.sources import WindowOptions, explain_stored
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import WindowBuilder
 from diagnostics.wire.records import BodyKind, Scrape
-from exporters.sinks.rebuilding import rows_to_rebuild
+from exporters.sinks.exposition import rows_to_rebuild
 from exporters.sources.access import SourceOptions
 from tests.promql.fake_prometheus import FakePrometheus
 

@@ -14,8 +14,7 @@ from diagnostics.errors import UsageError
 from diagnostics.wire.prometheus_answer import parse_answer
 from exporters.sources.access import SourceOptions
 from exporters.sources.http import HttpReader
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_api import PrometheusApi, parse_prometheus
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import explained, stored

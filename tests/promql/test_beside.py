@@ -10,9 +10,8 @@ from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi
-from exporters.sources.prometheus_beside import CARD, card_records, exported_records
+from exporters.sources.prometheus import CARD, card_records, exported_records
+from exporters.sources.prometheus_api import PrometheusApi, parse_prometheus
 from exporters.sources.prometheus_samples import SampleReader
 from tests.builders import SERVER, START, Stage, SyntheticTriton, model_config
 from tests.promql.fake_prometheus import FakePrometheus

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from diagnostics.window.from_files import config_of_file
 from diagnostics.window.graph import graph_of
-from diagnostics.wire import exported, exported_host
+from diagnostics.wire import exported
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig, QueuePolicy, parse_model_config
 from diagnostics.wire.records import BodyKind
@@ -187,11 +187,11 @@ def test_a_file_that_leaves_things_open_gives_nothing(text: str) -> None:
 def test_a_machine_survives_as_labels() -> None:
     (first, *_) = [one for one in scrapes_of("cpu-handed-host-cpu-starved") if one.kind is BodyKind.HOST and one.body]
     sample = parse_host(first.body)
-    readings = [({"__name__": family.name}, value) for family, value in exported_host.host_values(sample)]
-    for family, values, value in exported_host.process_values("s", sample):
-        labels_of = zip(exported_host.PROCESS_LABELS, values, strict=True)
+    readings = [({"__name__": family.name}, value) for family, value in exported.host_values(sample)]
+    for family, values, value in exported.process_values("s", sample):
+        labels_of = zip(exported.PROCESS_LABELS, values, strict=True)
         readings.append(({"__name__": family.name, **{name: text for name, text in labels_of if text}}, value))
-    back = exported_host.sample_of(sample.at or 0.0, readings)
+    back = exported.sample_of(sample.at or 0.0, readings)
     processes = tuple(sorted((replace(one, ppid=None) for one in sample.processes), key=lambda one: one.pid))
     assert back == replace(sample, processes=processes)
     assert sample.processes

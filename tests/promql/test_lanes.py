@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.window.lanes import ServerSeries, lanes_of
+from diagnostics.window.from_samples import ServerSeries, lanes_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.prometheus_answer import SampledSeries
 from diagnostics.wire.records import BodyKind

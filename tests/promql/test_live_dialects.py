@@ -12,12 +12,11 @@ import yaml
 from diagnostics.gen.slo_rules import rules_text
 from diagnostics.slo.report import report_on
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_api import PrometheusApi, parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
 from tests.grafana.test_dashboards import asked, expressions
 from tests.promql.victoria_metrics import victoria_metrics
-from tests.service.telling.alertmanagers import ROOT
+from tests.service.notifications.alertmanagers import ROOT
 from tests.slo.test_rules import OURS, THEIRS
 
 pytestmark = pytest.mark.live

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.cli.sources import WindowOptions
-from diagnostics.cli.stored import explain_stored
+from diagnostics.cli.sources import WindowOptions, explain_stored
 from exporters.sources.access import SourceOptions
 from tests.captures.judging import Outcome, judge
 from tests.captures.recorded import labels, scrapes_of
 from tests.collect.fake_triton import free_ports
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import stored
-from tests.service.telling.alertmanagers import program
+from tests.service.notifications.alertmanagers import program
 from tests.soak.running import until
 from tests.stack.prometheus import Prometheus
 

@@ -12,14 +12,13 @@ from diagnostics.cli.sources import WindowOptions
 from diagnostics.errors import CollectError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.window.window import STATISTICS, Window, WindowBuilder
 from exporters.sources import prometheus_api, prometheus_samples
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus import FEWEST_SCRAPES, read_window
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import Late, PrometheusApi
+from exporters.sources.prometheus_api import Late, PrometheusApi, parse_prometheus
 from tests.builders import SERVER, START, Alter, Stage, SyntheticTriton, model_config, only_between, restarted_at
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import explained, stored

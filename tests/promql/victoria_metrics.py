@@ -12,7 +12,7 @@ from typing import Any
 import urllib3
 
 from tests.collect.fake_triton import free_ports
-from tests.service.telling.alertmanagers import program
+from tests.service.notifications.alertmanagers import program
 from tests.soak.running import until
 
 

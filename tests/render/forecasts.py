@@ -8,13 +8,10 @@ from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal, patches
 from diagnostics.forecast.performance import Estimate, Forecast
-from diagnostics.forecast.sweep import ForecastSweep, SweepPoint, knee_of_setting
-from diagnostics.forecast.verification import judge, overall
-from diagnostics.forecast.verify import Measure, Verification
-from diagnostics.signals.reading import Reading
-from diagnostics.signals.subject import Subject
-from diagnostics.tuning.changes import ConfigChange, Setting
-from diagnostics.tuning.settings_diff import SettingChange
+from diagnostics.forecast.predict import ForecastSweep, SweepPoint, knee_of_setting
+from diagnostics.forecast.verify import Measure, Verification, judge, overall
+from diagnostics.signals.signal import Reading, Subject
+from diagnostics.tuning.changes import ConfigChange, Setting, SettingChange
 from diagnostics.units import Unit
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.forecast.performances import estimate, performance, stage

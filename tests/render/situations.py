@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
 from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.units import Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind
@@ -81,7 +81,7 @@ def situations() -> Mapping[str, Explanation]:
 def _named(name: str) -> Explanation:
     """Return an explanation of a model with this name; rendering does not rely on its being refused when it is read."""
     with (
-        patch("diagnostics.wire.entries.why_no_name", return_value=""),
+        patch("diagnostics.wire.server.why_no_name", return_value=""),
         patch("diagnostics.window.normalize._is_named", return_value=True),
     ):
         return pipeline(name, entry=f"e {name}").explain()

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.render.clean import clean, code_lines, fitted
+from diagnostics.render.plain import clean, code_lines, fitted
 from tests.render.widths import columns
 
 ANY = st.text(st.characters(exclude_categories=[]))

@@ -8,11 +8,10 @@ import jsonschema
 import pytest
 
 from diagnostics.diagnosis.diff import WindowDiff
-from diagnostics.render.clean import clean
 from diagnostics.render.diff.html import diff_html
 from diagnostics.render.diff.json import diff_report, diff_schema
-from diagnostics.render.diff.markdown import diff_markdown
-from diagnostics.render.diff.text import diff_text
+from diagnostics.render.diff.text import diff_markdown, diff_text
+from diagnostics.render.plain import clean
 from tests.render.differences import NAMES, differences
 from tests.render.situations import HOSTILE, as_json
 

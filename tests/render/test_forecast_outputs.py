@@ -10,10 +10,15 @@ import pytest
 from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.performance import Estimate
 from diagnostics.render.forecast.json import forecast_report, forecast_schema, sweep_report
-from diagnostics.render.forecast.markdown import forecast_markdown, sweep_markdown
-from diagnostics.render.forecast.sweep_text import BLOCKS, LETTERS, sweep_text
-from diagnostics.render.forecast.text import forecast_text
-from diagnostics.render.forecast.words import load
+from diagnostics.render.forecast.text import (
+    BLOCKS,
+    LETTERS,
+    forecast_markdown,
+    forecast_text,
+    load,
+    sweep_markdown,
+    sweep_text,
+)
 from diagnostics.render.verification.json import verify_report, verify_schema
 from diagnostics.render.verification.text import verify_markdown, verify_text
 from tests.forecast.performances import estimate

@@ -11,8 +11,8 @@ import html5lib
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.run import Result
-from diagnostics.render.clean import clean
 from diagnostics.render.explanation.html import html
+from diagnostics.render.plain import clean
 from tests.render.situations import HOSTILE, situations
 
 OWN_SCRIPTS = 1

@@ -6,8 +6,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.clean import clean
 from diagnostics.render.explanation.markdown import markdown
+from diagnostics.render.plain import clean
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.render.situations import HOSTILE, situations

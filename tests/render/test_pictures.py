@@ -14,9 +14,8 @@ from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.render.explanation.charts import course
 from diagnostics.render.explanation.graph import NARROW, WIDE, GraphLayout, Picture, picture
-from diagnostics.render.html_scale import axis_end
-from diagnostics.render.html_waterfall import SPAN, waterfall
-from diagnostics.signals.subject import Subject
+from diagnostics.render.html_page import SPAN, axis_end, waterfall
+from diagnostics.signals.signal import Subject
 from diagnostics.window.graph import Ensemble, graph_of
 from diagnostics.wire.model_config import EnsembleStep, parse_model_config
 from tests.builders import SERVER, SyntheticTriton, chain, ensemble_config, model_config, on, restarted_at

@@ -3,9 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.clean import code_lines
 from diagnostics.render.explanation.text import text
-from diagnostics.render.lines import WIDTH
+from diagnostics.render.plain import WIDTH, code_lines
 from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.render.situations import situations
 from tests.render.widths import columns

@@ -14,8 +14,7 @@ from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.json import carried_report, tuned_report, tuning_schema
-from diagnostics.render.tuning.markdown import carried_markdown, tuned_markdown
-from diagnostics.render.tuning.text import carried_text, tuned_text
+from diagnostics.render.tuning.text import carried_markdown, carried_text, tuned_markdown, tuned_text
 from tests.render.situations import HOSTILE, as_json
 from tests.render.test_forecast_outputs import UNSAFE
 from tests.render.tunings import CLOSED, candidate, carried, short, tuned

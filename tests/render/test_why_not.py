@@ -5,8 +5,7 @@ from types import SimpleNamespace
 from diagnostics.checks.check import Quiet
 from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render.explanation.why_not import account
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Missing, Reading, Subject
 from diagnostics.units import Unit
 
 

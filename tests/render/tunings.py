@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.proposal import LoadChange, Move, patches
-from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
-from diagnostics.forecast.capacity import Carried
+from diagnostics.diagnosis.proposal import CarriedProposal, LoadChange, Move, Test, TunedProposal, patches
+from diagnostics.forecast.capacity import Carried, InfeasibilityReport
 from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.packing import Tenant, packed
 from diagnostics.forecast.search import Candidate, Tuning
-from diagnostics.forecast.shortfall import InfeasibilityReport
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.forecast.deployments import change
 from tests.forecast.performances import performance

@@ -18,13 +18,13 @@ ANCHORED, WHOLE = ("match", "fullmatch"), "fullmatch"
 TAKING_PATTERNS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 # A pattern by its module and name, and why a text that it is given cannot be long, or why it is linear all the same.
 ALLOWED: dict[tuple[str, str], str] = {
-    ("diagnostics/demo/server_log.py", "_ENTRY"): "the log of the server that the demo itself has started",
-    ("diagnostics/slo/promql_text.py", "_TOKEN"): "the first quote that nothing closes ends the reading",
+    ("diagnostics/demo/server.py", "_ENTRY"): "the log of the server that the demo itself has started",
+    ("diagnostics/slo/promql.py", "_TOKEN"): "the first quote that nothing closes ends the reading",
     ("diagnostics/tuning/pbtxt.py", "_STRING"): "sought within strings alone that are known to close",
-    ("diagnostics/wire/secret_shapes.py", "_PRIVATE_KEY"): "what begins ends at the end of the text at the latest",
-    ("diagnostics/wire/secret_shapes.py", "_PARAMETER"): "no key begins in what an earlier one takes for its value",
-    ("diagnostics/wire/secret_shapes.py", "_WORD"): "a run of capitals gives back one letter at most",
-    ("exporters/sources/prometheus_address.py", "_ONE"): "sought where _SELECTOR has matched, one after the other",
+    ("diagnostics/wire/redact.py", "_PRIVATE_KEY"): "what begins ends at the end of the text at the latest",
+    ("diagnostics/wire/redact.py", "_PARAMETER"): "no key begins in what an earlier one takes for its value",
+    ("diagnostics/wire/redact.py", "_WORD"): "a run of capitals gives back one letter at most",
+    ("exporters/sources/prometheus_api.py", "_ONE"): "sought where _SELECTOR has matched, one after the other",
 }
 COLLECTING = """
 import importlib, json, re, sys

@@ -5,11 +5,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from diagnostics.service import faults
-from diagnostics.service.clock_watch import TOLD_FOR, ClockWatch
-from diagnostics.service.faults import ServiceFault, ServiceFaults
-from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.store.trouble import WriteErrors
+from diagnostics.service.evaluator import TOLD_FOR, ClockWatch
+from diagnostics.service.own import metrics
+from diagnostics.service.own.metrics import OwnMetrics, ServiceFault, ServiceFaults
+from diagnostics.store.database import WriteErrors
 from tests.service.parts import count
 from tests.service.serving import Serving
 
@@ -29,7 +28,7 @@ def test_a_fault_lasts_from_its_first_failure_until_it_works_again() -> None:
 
 
 def test_faults_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "MOST", 2)
+    monkeypatch.setattr(metrics, "MOST", 2)
     made = ServiceFaults()
     for what in "abc":
         made.failed(what, "")

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.proof import DOUBTED_CONFIDENCE
+from diagnostics.diagnosis.validation import DOUBTED_CONFIDENCE
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.diagnosis.test_off_the_path import FULL, WINDOW, forked
 from tests.diagnosis.test_same_load_same_answer import served

@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from diagnostics.errors import UsageError
-from diagnostics.service import grpc_connections
-from diagnostics.service.http import arrivals
-from diagnostics.service.http.arrivals import MOST
+from diagnostics.service import otlp_grpc
+from diagnostics.service.http import otlp
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Authentication
 from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.otlp import MOST
 from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, grpc_address
 from diagnostics.settings.load import load
 from exporters.sources.access import read_secret
@@ -210,13 +210,13 @@ def test_calls_that_send_nothing_give_way_and_keep_no_exporter_out(tmp_path: Pat
 
 
 def test_a_call_has_a_deadline_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(arrivals, "WITHIN", 0.2)
+    monkeypatch.setattr(otlp, "WITHIN", 0.2)
     with closed(tmp_path) as door, unfinished(door, 1, RIGHT) as (call,):
         assert call.exception(timeout=5).code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_connections_that_say_nothing_give_way_to_exporters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(grpc_connections, "MOST_KEPT", 5)
+    monkeypatch.setattr(otlp_grpc, "MOST_KEPT", 5)
     with closed(tmp_path) as door, ExitStack() as held:
         own = [("grpc.use_local_subchannel_pool", 1)]
         exporter = held.enter_context(grpc.insecure_channel(f"127.0.0.1:{door.port}", own))

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from diagnostics.diagnosis.trace_notes import trace_notes
+from diagnostics.diagnosis.notes import trace_notes
 from diagnostics.service import span_routing
 from diagnostics.service.deployment import SpanBatch
 from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.span_sampling import PERIOD
+from diagnostics.service.span_routing import PERIOD
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.spans_json import Recorded, write_json
+from diagnostics.wire.spans import Recorded, write_json
 from diagnostics.wire.trace_export import decode_spans
 from tests.builders_traces import export, span, trace_id
 from tests.service.receiving import SPANS_A_TRACE, Recording, Watched, body

@@ -15,12 +15,11 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from diagnostics.errors import UsageError
+from diagnostics.service.notifications.sender import TracedPoster
 from diagnostics.service.own import exporters as own_exporters
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import OtelSignal, signals_of
-from diagnostics.service.own.telemetry import own_telemetry, wanted
+from diagnostics.service.own.telemetry import OtelSignal, own_telemetry, signals_of, wanted
 from diagnostics.service.own.tracer import OFF, SpanRole
-from diagnostics.service.telling.traced import TracedPoster
 from diagnostics.settings.load import load
 from exporters.sinks.posting import DeliveryFailure, Poster
 from exporters.sources.access import SourceOptions

@@ -16,8 +16,8 @@ from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import OperationalError
 
 from diagnostics.checks.catalogue import HEADINGS, catalogue
-from diagnostics.render.clean import clean
-from diagnostics.service.http.page import fleet
+from diagnostics.render.plain import clean
+from diagnostics.service.http.page import standing
 from diagnostics.service.http.page.standing import standings
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.history import History
@@ -293,10 +293,10 @@ def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
 def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_asked_for(
     service: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = fleet.Fleet()
+    made = standing.Fleet()
     state = service.service.board.read()
     made.take(state)
-    monkeypatch.setattr(fleet, "_made", lambda _: pytest.fail("made again"))
+    monkeypatch.setattr(standing, "_made", lambda _: pytest.fail("made again"))
 
     assert any(row.spark for _, row in made.rows(standings(state)))
 

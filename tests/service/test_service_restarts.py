@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from diagnostics.diagnosis.incident import Ending, Incident, IncidentTransition
+from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation
-from diagnostics.service.telling.telling import Notifier
 from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings
 from diagnostics.store.digest import Rank, Write
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox
 from diagnostics.store.statements import put_incident
+from tests.service.notifications.hook import Hook, listening
 from tests.service.parts import until
-from tests.service.telling.hook import Hook, listening
 from tests.sinks.incidents import incident
 from tests.store.lived import opened
 

@@ -11,9 +11,8 @@ import pytest
 
 from diagnostics.errors import UsageError
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.plan import own
+from diagnostics.service.plan import check_fleet, own, owner, owns
 from diagnostics.service.service import Service
-from diagnostics.service.sharding import check_fleet, owner, owns
 from diagnostics.settings.load import load
 from diagnostics.settings.tree import FleetSettings, Settings
 from diagnostics.store import statements

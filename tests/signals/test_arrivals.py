@@ -11,10 +11,12 @@ from diagnostics.signals.arrivals import (
     CROWDED_SECONDS,
     CROWDED_TAIL_SECONDS,
     CROWDING_CERTAINTY,
+    FEWEST_BINS,
     PEAK_TO_MEAN,
+    ArrivalBin,
+    dispersion,
 )
-from diagnostics.signals.bunching import FEWEST_BINS, ArrivalBin, dispersion
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import view_of

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.signal import Missing
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.tuning.service import DISPATCH_GAP
 from diagnostics.wire.records import BodyKind

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from diagnostics.signals.concurrency import CONCURRENCY, CONCURRENCY_STEADINESS
+from diagnostics.signals.arrivals import CONCURRENCY, CONCURRENCY_STEADINESS
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
 from tests.builders import Stage, SyntheticTriton, model_config, view_of

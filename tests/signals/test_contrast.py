@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.signals.contrast import Contrast, SeriesInterval, contrasted, up_while
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from tests.builders import START, Stage, SyntheticTriton, chain, explained, host_body, model_config
 from tests.builders_machine import machine_window, processes, working
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from diagnostics.signals.device import DEVICE_HEADROOM, GPU_AT_LIMIT, HOST_CPU_BUSY
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Missing, Reading
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 
 ON_GPU = [{"kind": "KIND_GPU", "count": 1, "gpus": [0]}]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from diagnostics.signals.engine import ENGINE_WAITING
-from diagnostics.signals.engine_rows import is_engine, shows_its_time
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.engine_samples import is_engine, shows_its_time
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.window.view import ModelView
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 

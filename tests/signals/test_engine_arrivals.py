@@ -6,7 +6,7 @@ import pytest
 
 from diagnostics.signals.arrivals import BURST_SIZE
 from diagnostics.signals.engine_iterations import ENGINE_JOINING_SECONDS
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.window.view import ModelView
 from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, model_config, view_of
 from tests.checks.test_engine_checks import EngineSays

@@ -6,9 +6,8 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
-from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.engine_iterations import ENGINE_ITERATION_SECONDS, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
+from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window
 from tests.builders import Counts, Stage, SyntheticTriton, model_config, view_of
 

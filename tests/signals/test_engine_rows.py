@@ -12,8 +12,8 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
-from diagnostics.signals.engine_rows import is_engine
-from diagnostics.window.client import ClientRequest
+from diagnostics.signals.engine_samples import is_engine
+from diagnostics.window.parsed import ClientRequest
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config, view_of
 

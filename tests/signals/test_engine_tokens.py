@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL
-from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS, ENGINE_TPOT, ENGINE_TTFT
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.engine_iterations import (
+    ENGINE_ITERATION_SECONDS,
+    ENGINE_PREFILL_STALL,
+    ENGINE_TPOT,
+    ENGINE_TTFT,
+)
+from diagnostics.signals.signal import Missing
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of

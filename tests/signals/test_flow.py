@@ -13,8 +13,7 @@ from diagnostics.signals.flow import (
     LOST_BEFORE_STAGE,
     REJECTED_REQUESTS,
 )
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Missing, Reading, Signal
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, model_config, restarted_at, view_of
 

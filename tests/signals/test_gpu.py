@@ -8,9 +8,7 @@ import pytest
 
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals import gpu
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope
+from diagnostics.signals.signal import Missing, Scope, Signal
 from diagnostics.window.window import Window
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from diagnostics.signals import host, memory
+from diagnostics.signals import host
 from diagnostics.signals.device import HOST_CPU_BUSY
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
@@ -125,7 +125,7 @@ def grown(rss: Callable[[float], float], minutes: float = 20) -> Window:
 
 
 def growth(rss: Callable[[float], float], minutes: float = 20) -> float | Missing | None:
-    found = memory.MEMORY_GROWTH.read(view_of(grown(rss, minutes), None, None))
+    found = host.MEMORY_GROWTH.read(view_of(grown(rss, minutes), None, None))
     return found.value if found.missing is None else found.missing
 
 

@@ -8,9 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from diagnostics.signals.inner_calls import InnerCalls, inner_calls, possible_share
-from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.inner_calls import (
+    FILLABLE_SHARE,
+    NESTED_SHARE,
+    NESTED_WAIT,
+    InnerCalls,
+    inner_calls,
+    possible_share,
+)
+from diagnostics.signals.signal import Missing
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind

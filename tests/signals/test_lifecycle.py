@@ -13,8 +13,7 @@ from diagnostics.signals.lifecycle import (
     COLD_SLOWDOWN,
     STEADY_EXECUTION_SECONDS,
 )
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Missing, Reading, Signal
 from diagnostics.wire.records import BodyKind
 from tests.builders import Alter, Counts, Stage, SyntheticTriton, model_config, view_of
 

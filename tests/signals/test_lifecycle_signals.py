@@ -14,12 +14,12 @@ from diagnostics.signals.fleet import (
     TRAFFIC_CERTAINTY,
     TRAFFIC_RATIO,
 )
+from diagnostics.signals.flow import COUNTED_SHARE, IMPLAUSIBLE_STEPS
 from diagnostics.signals.load_waits import HELD_SECONDS
 from diagnostics.signals.mix import RATE_SHIFT, RATE_SHIFT_CERTAINTY, RATE_SHIFT_SECONDS, SIZE_SHIFT
-from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
-from diagnostics.signals.reading import Missing
-from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
+from diagnostics.signals.signal import Missing
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS, STANDSTILL_SECONDS, WAITING_NOW
+from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
 from tests.builders import START, Stage, SyntheticTriton, chain, view_of

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals import neighbours
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window
 from tests.builders import Counts, Stage, SyntheticTriton, explained, model_config
 from tests.builders_machine import card_view, machine_window, processes, working

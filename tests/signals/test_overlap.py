@@ -15,7 +15,7 @@ from functools import cache
 import pytest
 
 from diagnostics.signals.overlap import OVERLAP_STRETCH
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import (

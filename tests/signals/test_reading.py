@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Missing, Reading, Subject
 from diagnostics.units import Unit
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)

@@ -8,18 +8,17 @@ from statistics import stdev
 
 import pytest
 
-from diagnostics.signals import memory
-from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_SECONDS
-from diagnostics.signals.bunching import ArrivalBin, dispersion
+from diagnostics.signals import host
+from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_SECONDS, ArrivalBin, dispersion
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, DeviceLoad
+from diagnostics.signals.engine_iterations import ENGINE_TTFT
 from diagnostics.signals.engine_samples import mean_over
-from diagnostics.signals.engine_tokens import ENGINE_TTFT
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_SLOWDOWN
 from diagnostics.signals.neighbours import FOREIGN_STAY
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.signals.versions import VERSION_SLOWDOWN
 from diagnostics.units import Unit
@@ -227,7 +226,7 @@ def test_memory_is_judged_from_ten_minutes_on(seconds: float, grows: bool) -> No
     window = machine_window(
         triton, reads=round(seconds / 10) + 1, step=10.0, hosts=lambda at: processes(11, rss=1e9 + 1e5 * at)
     )
-    found = memory.MEMORY_GROWTH.read(view_of(window, None, None))
+    found = host.MEMORY_GROWTH.read(view_of(window, None, None))
 
     assert (found.missing is None) is grows
     if grows:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.threads import FRONTEND_BUSY, FRONTEND_CPU_WAIT
+from diagnostics.signals.callers import FRONTEND_BUSY, FRONTEND_CPU_WAIT
+from diagnostics.signals.signal import Missing, Reading
 from diagnostics.window.window import Window
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 from tests.builders_machine import Json, machine_window

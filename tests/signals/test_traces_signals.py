@@ -15,7 +15,7 @@ from diagnostics.signals.callers import (
     TRANSFER_SECONDS,
 )
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
-from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
+from diagnostics.signals.inner_calls import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.orchestration import (
     DIRECT_CALLS,
     ENSEMBLE_CALLS,
@@ -24,7 +24,7 @@ from diagnostics.signals.orchestration import (
     WRAPPED,
     client_seconds,
 )
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Missing
 from diagnostics.signals.traces import BLOCKED_SECONDS, TRACED_SHARE
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of

@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
-from diagnostics.signals.latency import latency_quantile
-from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, QUEUE_LIMIT, WARMUPS
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Missing, Reading, Signal
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
     BATCH_SIZE,
@@ -21,6 +19,7 @@ from diagnostics.signals.triton import (
     REQUEST_RATE,
     REQUEST_SECONDS,
     REQUESTS,
+    latency_quantile,
 )
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind

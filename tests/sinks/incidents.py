@@ -13,7 +13,7 @@ from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChang
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.capture import open_capture
 from exporters.sinks.links import Links

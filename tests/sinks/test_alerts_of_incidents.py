@@ -10,11 +10,10 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.settings.tree import WebSettings
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.patch import Patch
 from exporters.sinks.alertmanager import MOST_OF_A_PATCH, encoded, incident_alert
-from exporters.sinks.links import Links
-from exporters.sinks.plain_text import harmless
+from exporters.sinks.links import Links, harmless
 from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged
 
 HOSTILE = 'a<!channel>\x1b[31m\n@here [x](http://evil)\ud800"'

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding, Impact
-from diagnostics.signals.subject import Subject
-from diagnostics.slo.attribution import BudgetCause, attributed
-from diagnostics.slo.bins import Bins
+from diagnostics.signals.signal import Subject
+from diagnostics.slo.bins import Bins, BudgetCause, Tally, attributed
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Slo, Triton
-from diagnostics.slo.tally import Tally
 
 LATENCY = Triton(promise=Promise.LATENCY, model="chat", seconds=0.5)
 AVAILABILITY = Triton(promise=Promise.AVAILABILITY, model="chat")

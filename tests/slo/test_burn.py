@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnostics.slo.burn import DAY, HOUR, WindowEvents, burn_rate, fewest_bad_events, firing, forecast, pairs
-from diagnostics.slo.chance import at_least, count_interval, share_interval
+from diagnostics.slo.burn import (
+    DAY,
+    HOUR,
+    WindowEvents,
+    at_least,
+    burn_rate,
+    count_interval,
+    fewest_bad_events,
+    firing,
+    forecast,
+    pairs,
+    share_interval,
+)
 
 
 def counted(seconds: float, total: float, bad: float) -> WindowEvents:

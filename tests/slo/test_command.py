@@ -9,8 +9,7 @@ import pytest
 from diagnostics.cli.main import main
 from diagnostics.cli.slo_sources import reports_from
 from diagnostics.render.slo.json import slo_report, slo_schema
-from diagnostics.render.slo.text import slo_markdown
-from diagnostics.render.slo.words import shares
+from diagnostics.render.slo.text import shares, slo_markdown
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.reading import read_slos
 from exporters.sources.access import SourceOptions

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnostics.slo.counting import tally
-from diagnostics.slo.histograms import of_buckets
-from diagnostics.slo.samples import Batch, from_averages, from_traces
-from diagnostics.slo.silence import silence_of
+from diagnostics.slo.bins import Tally
+from diagnostics.slo.counting import Batch, from_averages, from_traces, of_buckets, tally
+from diagnostics.slo.report import silence_of
 from diagnostics.slo.slo import Promise, Triton
-from diagnostics.slo.tally import Tally
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import SERVER, START, Stage, SyntheticTriton, ensemble_config, model_config, restarted_at

@@ -11,9 +11,8 @@ import yaml
 from diagnostics.errors import UsageError
 from diagnostics.gen.slo_rules import rules_text
 from diagnostics.settings.load import load
-from diagnostics.slo.cautions import cautions
-from diagnostics.slo.configured import configured
-from diagnostics.slo.reading import read_slos
+from diagnostics.slo.burn import cautions
+from diagnostics.slo.reading import configured, read_slos
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
 
 DAY = 86400.0

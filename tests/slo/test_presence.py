@@ -10,7 +10,7 @@ import pytest
 
 from diagnostics.slo.bins import Span
 from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
-from exporters.sources.prometheus_presence import spans_of
+from exporters.sources.prometheus_slo import spans_of
 
 END, DAY, HOUR = 1.8e9 + 17.0, 86_400.0, 3_600.0
 _SUBQUERY = re.compile(r"\[(\d+)s:(\d+)s\]")

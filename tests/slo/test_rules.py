@@ -8,12 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from diagnostics.gen import slo_expressions
-from diagnostics.gen.slo_pages import EXAMPLE
-from diagnostics.gen.slo_rules import prometheus_rule, rule_file
+from diagnostics.gen import slo_rules
+from diagnostics.gen.slo_rules import EXAMPLE, prometheus_rule, rule_file
 from diagnostics.slo.reading import read_slos
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
-from exporters.sinks import slo_exposition
+from exporters.sinks import exposition
 from tests.gen.conftest import ROOT, Promtool, promtool
 
 __all__ = ["promtool"]
@@ -114,8 +113,8 @@ def test_promtool_accepts_the_rules_also_within_the_operators_resource(tmp_path:
 
 
 def test_rules_ask_for_what_the_service_exports() -> None:
-    exported = (f"{slo_exposition.EVENTS}_total", f"{slo_exposition.BAD}_total")
-    assert exported == (slo_expressions.EVENTS, slo_expressions.BAD)
+    exported = (f"{exposition.EVENTS}_total", f"{exposition.BAD}_total")
+    assert exported == (slo_rules.EVENTS, slo_rules.BAD)
 
 
 def test_the_example_of_the_repository_is_what_it_says() -> None:

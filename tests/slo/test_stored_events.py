@@ -15,7 +15,7 @@ from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
 from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
-from exporters.sources.prometheus_address import parse_prometheus
+from exporters.sources.prometheus_api import parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
 
 _PART = re.compile(r'label_replace\((.*?), "part", "(\w+)", "", ""\)')

@@ -25,7 +25,7 @@ from typing import Any
 from diagnostics.store import raw
 from diagnostics.wire.records import BodyKind
 from tests.collect.fake_triton import free_ports
-from tests.service.telling.hook import Hook, listening
+from tests.service.notifications.hook import Hook, listening
 from tests.soak.forking import Forks, forks
 from tests.soak.moving import MovingTriton
 from tests.soak.running import Serving, until

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.collect.fake_triton import free_ports
-from tests.service.telling.alertmanagers import Alertmanager, Pager
-from tests.service.telling.hook import Hook, listening
+from tests.service.notifications.alertmanagers import Alertmanager, Pager
+from tests.service.notifications.hook import Hook, listening
 from tests.soak.forking import Forks, forks
 from tests.soak.killing import incidents, written
 from tests.soak.moving import MovingTriton

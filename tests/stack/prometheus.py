@@ -16,7 +16,7 @@ import urllib3
 import yaml
 
 from tests.collect.fake_triton import free_ports
-from tests.service.telling.alertmanagers import ROOT, program
+from tests.service.notifications.alertmanagers import ROOT, program
 from tests.soak.running import until
 
 # Windows of rules and the time that an alert holds: minutes in production, seconds here.

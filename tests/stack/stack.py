@@ -29,7 +29,7 @@ from tests.builders import explained
 from tests.collect.fake_triton import free_ports
 from tests.promql.victoria_metrics import victoria_metrics
 from tests.service import serving as shown
-from tests.service.telling.alertmanagers import ROOT, Alertmanager, Pager
+from tests.service.notifications.alertmanagers import ROOT, Alertmanager, Pager
 from tests.soak.running import DIAG, Serving, environment, serving
 from tests.stack.prometheus import Prometheus, job, prometheus
 

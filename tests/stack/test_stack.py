@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dashboards.__main__ import BOARDS
-from tests.service.telling.alertmanagers import key_of
+from tests.service.notifications.alertmanagers import key_of
 from tests.soak import running
 from tests.stack.stack import Stack, explained_by, running_stack
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.store import cleaning
-from diagnostics.store.cleaning import Cleaner
+from diagnostics.store import recorder
+from diagnostics.store.recorder import Cleaner
 from diagnostics.wire.records import BodyKind, Scrape
 
 
@@ -20,7 +20,7 @@ def test_other_numbers_are_no_reason_to_search_again(monkeypatch: pytest.MonkeyP
         searched.append(scrape)
         return scrape
 
-    monkeypatch.setattr(cleaning, "redact", search)
+    monkeypatch.setattr(recorder, "redact", search)
     cleaner = Cleaner()
     for body in (b'a{b="c"} 1\nd 2.5e+3\n', b'a{b="c"} -7\nd 4\n', b'{"a":1,"b":[2,3]}', b'{"a":10,"b":[-2,3e9]}'):
         cleaner.clean(page(body))

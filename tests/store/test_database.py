@@ -14,9 +14,8 @@ from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import statements
 from diagnostics.store.database import Database, migrate, url_of
 from diagnostics.store.digest import Rank, Write
-from diagnostics.store.downsample import Minute
-from diagnostics.store.rows import incident_of, row_of
-from diagnostics.store.tables import incidents, metadata, signals, verdicts
+from diagnostics.store.statements import Minute
+from diagnostics.store.tables import incident_of, incidents, metadata, row_of, signals, verdicts
 from diagnostics.store.writer import Pending
 from tests.sinks.incidents import incident
 

@@ -9,8 +9,8 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.store.database import WriteErrors
 from diagnostics.store.recorder import Recorder
-from diagnostics.store.trouble import WriteErrors
 from tests.store.lived import rounds
 
 BEGIN = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC

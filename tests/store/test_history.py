@@ -17,7 +17,7 @@ from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import statements, writer
 from diagnostics.store.database import Database, url_of
 from diagnostics.store.digest import Rank, Write
-from diagnostics.store.downsample import KEPT
+from diagnostics.store.statements import KEPT
 from tests.builders import SERVER
 from tests.store.lived import INTERVAL, NAME, WINDOW, deployment, live, opened, rounds, until, value
 

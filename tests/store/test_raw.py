@@ -18,10 +18,10 @@ from diagnostics.cli.main import main
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import raw
+from diagnostics.store.database import WriteErrors
 from diagnostics.store.packing import Calendar, Packer
 from diagnostics.store.recorder import Recorder
 from diagnostics.store.segment import OpenSegment, mended
-from diagnostics.store.trouble import WriteErrors
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.store.lived import INTERVAL, NAME, rounds, value

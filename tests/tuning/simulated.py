@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.outcome import ModelOutcome, SimulationResult
+from diagnostics.tuning.simulation.observing import ModelOutcome, SimulationResult
 from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 

@@ -14,8 +14,8 @@ from diagnostics.tuning.changes import (
     SettingValue,
     WarmupChange,
     blast_radius,
+    current,
 )
-from diagnostics.tuning.current import current
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import model_config
 

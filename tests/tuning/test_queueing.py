@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 from simulation import Simulation
 
-from diagnostics.tuning.batching import Bulk, bulk_wait
-from diagnostics.tuning.erlang import erlang_c, waiting_seconds
 from diagnostics.tuning.queueing import StageLoad, headroom_limited, predict
 from diagnostics.tuning.service import BatchPoint, ServiceTime, constant, fit
+from diagnostics.tuning.waiting import Bulk, bulk_wait, erlang_c, waiting_seconds
 
 
 def affine(base: float, per_item: float) -> ServiceTime:

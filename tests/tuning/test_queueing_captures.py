@@ -14,7 +14,7 @@ from diagnostics.tuning.service import BatchPoint, fit
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.statistics import ModelStatistics, parse_statistics
+from diagnostics.wire.server import ModelStatistics, parse_statistics
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.tuning.changes import KNOWN_PATHS, is_build_option
-from diagnostics.tuning.settings_diff import changed_settings
+from diagnostics.tuning.changes import KNOWN_PATHS, changed_settings, is_build_option
 from diagnostics.wire.model_config import (
     DynamicBatching,
     InstanceGroup,

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import (
     DynamicBatcher,
     EntryGraph,

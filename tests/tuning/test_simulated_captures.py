@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, OpenLoop, QueueDiscipline
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.tuning.simulated import alone, mean, queue

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnostics.tuning.batching import Bulk, bulk_wait
-from diagnostics.tuning.erlang import waiting_seconds
 from diagnostics.tuning.simulation.draws import arrivals
 from diagnostics.tuning.simulation.scenario import (
     DynamicBatcher,
@@ -27,6 +25,7 @@ from diagnostics.tuning.simulation.scenario import (
     TimeoutAction,
 )
 from diagnostics.tuning.simulation.simulate import simulate
+from diagnostics.tuning.waiting import Bulk, bulk_wait, waiting_seconds
 from tests.tuning.simulated import alone, mean, model, queue, replayed, run
 
 _POLICIES = st.none() | st.builds(

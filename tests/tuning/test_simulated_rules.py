@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.observing import SimulationResult
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,

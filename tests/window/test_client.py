@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.window.client import parse_client
+from diagnostics.window.parsed import parse_client
 from diagnostics.window.window import window_of
 from tests.builders_traffic import Did, scrapes_told, sent
 

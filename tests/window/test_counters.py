@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.window.counters import Batches, Counter, CounterPoint, CounterTable, Delta, Opened
-from diagnostics.window.numbers import Numbers
+from diagnostics.window.points import Numbers
 
 FOREVER = (-1e12, 1e12)
 UNDERFLOW_SECONDS = 2**64 * 1e-6

@@ -6,15 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from diagnostics.window.counters import Counter, CounterPoint, CounterTable
+from diagnostics.window.counters import Counter, CounterPoint, CounterTable, doubtful_openings
+from diagnostics.window.graph import path_of
 from diagnostics.window.logs import parse_log
-from diagnostics.window.numbers import Numbers
 from diagnostics.window.onset import rise
-from diagnostics.window.openings import doubtful_openings
-from diagnostics.window.paths import path_of
-from diagnostics.window.points import plausible
-from diagnostics.window.steps import CounterStep, Opened
-from diagnostics.window.visits import TracedVisit
+from diagnostics.window.points import CounterStep, Numbers, Opened, plausible
+from diagnostics.window.traces import TracedVisit
 
 DAY = 86_400.0
 

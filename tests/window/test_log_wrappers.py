@@ -5,8 +5,8 @@ import json
 import pytest
 
 from diagnostics.window.logs import LogKind, parse_log, rate_limiter_is_on
-from diagnostics.wire.anonymize_text import anonymize_log
-from diagnostics.wire.pseudonyms import Pseudonyms
+from diagnostics.wire.anonymize import anonymize_log
+from diagnostics.wire.anonymize_rules import Pseudonyms
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import recognised
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.window.numbers import Numbers
-from diagnostics.window.points import Counter
+from diagnostics.window.points import Counter, Numbers
 
 VALUES = {Counter.SUCCESS: 5.0, Counter.FAILURE: 0.0, Counter.QUEUE_SECONDS: 0.25}
 

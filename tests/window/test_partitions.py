@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from diagnostics.signals.device import DEVICE_HEADROOM
-from diagnostics.window.partitions import as_seen_from, occupied
+from diagnostics.window.view import as_seen_from, occupied
 from diagnostics.window.window import Window
 from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.records import BodyKind

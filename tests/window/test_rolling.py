@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.why_not import account
 from diagnostics.window import rolling
-from diagnostics.window.recent_spans import RecentSpans
-from diagnostics.window.rolling import RollingWindow
+from diagnostics.window.rolling import RecentSpans, RollingWindow
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Stage, SyntheticTriton, explained, model_config

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.window import traces
-from diagnostics.window.graph import graph_of
-from diagnostics.window.paths import path_of
-from diagnostics.window.traces import MAX_SPANS, SpanStore, Traces
-from diagnostics.window.visits import clock_skew
+from diagnostics.window.graph import graph_of, path_of
+from diagnostics.window.traces import MAX_SPANS, SpanStore, Traces, clock_skew
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders_traces import Json, Leg, call, ensemble_trace, export, span, trace_id
 

@@ -9,8 +9,7 @@ import pytest
 
 from diagnostics.errors import MalformedBody
 from diagnostics.service.otlp_intake import LONGEST_TEXT, without_secrets
-from diagnostics.wire.spans import Span
-from diagnostics.wire.spans_json import read_json
+from diagnostics.wire.spans import Span, read_json
 from diagnostics.wire.spans_protobuf import read_protobuf
 
 MANY = 200_000

@@ -15,8 +15,7 @@ from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
-from diagnostics.wire.server import parse_index, parse_server
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_index, parse_server, parse_statistics
 
 PARSERS = {
     "statistics": parse_statistics,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.dcgm import parse_dcgm
+from diagnostics.wire.gpu import parse_dcgm
 
 OLD = """# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge

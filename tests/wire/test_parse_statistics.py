@@ -5,7 +5,7 @@ import json
 import pytest
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.statistics import BatchStatistics, ModelStatistics, Timed, parse_statistics
+from diagnostics.wire.server import BatchStatistics, ModelStatistics, Timed, parse_statistics
 
 HTTP = {
     "model_stats": [

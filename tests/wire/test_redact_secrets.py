@@ -11,8 +11,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
-from diagnostics.wire.redact import REDACTED, redact
-from diagnostics.wire.secret_shapes import names_a_secret, scrub
+from diagnostics.wire.redact import REDACTED, names_a_secret, redact, scrub
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/captures"
 SECRET = "hunter2-Zm9vYmFy"

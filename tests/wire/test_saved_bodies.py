@@ -14,7 +14,7 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.perf_analyzer import parse_perf_analyzer
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import Other, at_start, bare, recognised, whole_answer, whole_page
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import parse_statistics
 
 PAGE = b"""# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
 # TYPE nv_inference_request_success counter

@@ -23,10 +23,9 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from diagnostics import names
-from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS
+from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS, served
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.versions import served
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 

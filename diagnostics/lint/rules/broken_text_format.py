@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.repository import Difficulty
 from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, TroubleView
-from diagnostics.lint.walk import Difficulty
 
 RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 

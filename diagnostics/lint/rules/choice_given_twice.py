@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics.lint.config_fields import TypedMessage, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.typed_fields import TypedMessage, typed_messages
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 

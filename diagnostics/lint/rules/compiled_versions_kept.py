@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics.lint.model_folder import served
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.versions import served
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.COMPILED)
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from diagnostics.lint.engines import streams
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
-from diagnostics.lint.streaming import streams
 
 RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.ERROR, question=LintTopic.DEPLOYMENT)
 

@@ -21,11 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics import names
-from diagnostics.lint.engines import is_engine, parameters
+from diagnostics.lint.engines import decoupled, is_engine, parameters, streams
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
-from diagnostics.lint.streaming import decoupled, streams
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.containers import Container, containers_of
+from diagnostics.lint.deployment_files import Container, containers_of
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 

@@ -29,12 +29,13 @@ from diagnostics.lint.engines import (
     engine_gpus,
     engine_of,
     is_tensorrt_llm,
+    parallel,
     parameters,
+    ranks_of,
     vllm_settings,
 )
 from diagnostics.lint.instances import groups
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.ranks import parallel, ranks_of
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Limit, Unit

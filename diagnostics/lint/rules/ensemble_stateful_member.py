@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics.lint.instances import batcher
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.sequences import batcher
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.INFO, question=LintTopic.FITS)

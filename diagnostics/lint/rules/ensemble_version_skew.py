@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, served
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import EnsembleStep, steps
-from diagnostics.lint.versions import served
 from diagnostics.wire.model_config import LATEST
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)

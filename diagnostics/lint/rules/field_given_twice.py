@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.config_fields import FieldType, words_of
+from diagnostics.lint.config_fields import FieldType, TypedMessage, typed_messages, words_of
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.typed_fields import TypedMessage, typed_messages
 from diagnostics.tuning.pbtxt import Field, Scalar, TextMessage
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)

@@ -21,11 +21,10 @@ from collections.abc import Iterator, Mapping
 
 from diagnostics.lint.engines import parameter
 from diagnostics.lint.instances import groups
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, weight_bytes
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
-from diagnostics.lint.weights import weight_bytes
 from diagnostics.units import Unit
 
 RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.ERROR, question=LintTopic.PACKING)

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.container_gpus import gpus_given
-from diagnostics.lint.containers import containers_of
+from diagnostics.lint.deployment_files import containers_of, gpus_given
+from diagnostics.lint.engines import ranks
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.ranks import ranks
 from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
 # Which repository a container serves is told by nothing but there being one, so this is likely, not sure.

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from diagnostics.lint.llm_api import KNOWN, LlmArguments, llm_arguments
+from diagnostics.lint.engines import KNOWN, LlmArguments, llm_arguments
 from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 

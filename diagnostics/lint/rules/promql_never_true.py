@@ -30,9 +30,7 @@ from math import inf
 from diagnostics import names
 from diagnostics.lint.metrics import ENGINE_LABELS, ENGINE_VALUES, OF_HOST, REASONS, of_gpu
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
-from diagnostics.lint.promql_labels import unmatched
-from diagnostics.lint.promql_values import never, values
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, never, parsed, unmatched, values
 from diagnostics.lint.queries import Use
 from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 from diagnostics.units import Limit, Unit

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics import names
-from diagnostics.lint.documents import inner
+from diagnostics.lint.deployment_files import inner
 from diagnostics.lint.metrics import PREFIX, RETIRED, RETIRED_DURATION, RETIRED_LOAD_RATIO, exported
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.promql import parsed

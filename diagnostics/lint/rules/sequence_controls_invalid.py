@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.instances import CORRID, Control, batcher, controls
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.sequences import CORRID, Control, batcher, controls
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 

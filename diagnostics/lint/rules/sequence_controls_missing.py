@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.instances import CORRID, READY, START, batcher, controls, whole
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.sequences import CORRID, READY, START, batcher, controls, whole
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.instances import instances
+from diagnostics.lint.instances import batcher, instances, slots
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.sequences import batcher, slots
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 

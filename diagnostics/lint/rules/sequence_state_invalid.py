@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.instances import batcher
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.sequences import batcher
 from diagnostics.lint.tensors import ANY_SIZE, DeclaredTensor, fits, tensors
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)

@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.instances import gpus_of
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, weight_bytes
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
-from diagnostics.lint.weights import weight_bytes
 from diagnostics.units import Limit, Unit
 
 FILLS_LITTLE = Limit(

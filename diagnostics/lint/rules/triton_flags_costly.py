@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from diagnostics.lint.containers import containers_of
+from diagnostics.lint.deployment_files import containers_of
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 

@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from diagnostics.lint.config_fields import is_field
+from diagnostics.lint.config_fields import is_field, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.typed_fields import typed_messages
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import CONFIG
 from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.repository import DEPLOYMENT_FILES, Difficulty
 from diagnostics.lint.rule import Link, LintTopic, Rule, RuleCase, RuleScope, TroubleView
-from diagnostics.lint.walk import DEPLOYMENT_FILES, Difficulty
 
 RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 

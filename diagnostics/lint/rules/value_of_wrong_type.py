@@ -21,11 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.config_fields import FieldType, is_message
+from diagnostics.lint.config_fields import FieldType, is_message, nearest, refusal, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.scalars import nearest, refusal
-from diagnostics.lint.typed_fields import typed_messages
 from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)

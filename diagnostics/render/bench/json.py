@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 
 from diagnostics.bench.block import MEASURES, Diagnosis
-from diagnostics.bench.crossover import Comparison
-from diagnostics.bench.estimate import BlockMean
-from diagnostics.bench.knee import Knee, knee
-from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
-from diagnostics.render.bench import words
+from diagnostics.bench.crossover import Comparison, Knee, knee
+from diagnostics.bench.report import BenchReport, BlockMean, LoadPoint, TargetResult
+from diagnostics.render.bench import phrases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +55,11 @@ class ReportDocument(BenchReport):
 
 def bench_json(report: BenchReport, measure: str = "mean") -> bytes:
     """Return the document; `measure` is what two targets are compared by."""
-    found = words.compared(report, measure)
+    found = phrases.compared(report, measure)
     summary = Summary(
         targets=tuple(_target(report, target) for target in report.targets),
         comparison=found,
-        routing=words.routing(report, found) if found else "",
+        routing=phrases.routing(report, found) if found else "",
     )
     told = {field.name: getattr(report, field.name) for field in fields(report)}
     return msgspec.json.format(msgspec.json.encode(ReportDocument(**told, summary=summary)), indent=1) + b"\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.bench.report import BenchReport, LoadPoint
-from diagnostics.render.bench import words
-from diagnostics.render.clean import clean
+from diagnostics.render.bench import phrases
+from diagnostics.render.plain import clean
 from diagnostics.units import Unit
 
 _BAR, _LOAD, _VALUE = 22, 10, 10
@@ -21,7 +21,7 @@ def plot(report: BenchReport, *, unicode: bool) -> Iterator[str]:
     most = {measure: max(_value(point, measure) or 0.0 for point in points) for measure in ("throughput", "mean")}
     width = _BAR + _VALUE
     yield f"{report.head:>{_LOAD}}  {'requests/s':<{width}}  mean latency"
-    for name, target in zip(words.sides(report), report.targets, strict=True):
+    for name, target in zip(phrases.sides(report), report.targets, strict=True):
         if len(report.targets) > 1:
             yield clean(name)
         for point in target.points:

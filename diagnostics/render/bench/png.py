@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diagnostics.bench.estimate import BlockMean
-from diagnostics.bench.knee import knee
-from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
+from diagnostics.bench.crossover import knee
+from diagnostics.bench.report import BenchReport, BlockMean, LoadPoint, TargetResult
 from diagnostics.errors import UsageError, not_installed, reason_of
-from diagnostics.render.bench import words
+from diagnostics.render.bench import phrases
 
 try:
     from matplotlib.figure import Figure
@@ -40,7 +39,7 @@ def draw(report: BenchReport, path: Path, measure: str = "mean") -> None:
     """
     figure = Figure(figsize=(13, 5.5), dpi=110, layout="constrained")
     over_load, over_rate = figure.subplots(1, 2, sharey=True)
-    for name, tone, target in zip(words.sides(report), _TONES, report.targets, strict=False):
+    for name, tone, target in zip(phrases.sides(report), _TONES, report.targets, strict=False):
         for shown, line in _LINES:
             _curves(over_load, over_rate, target, (shown, line, tone), f"{name}, {shown}")
         _knee(report, target, over_load, over_rate, tone)
@@ -96,9 +95,9 @@ def _knee(report: BenchReport, target: TargetResult, over_load: Any, over_rate: 
 
 
 def _crossing(report: BenchReport, measure: str, axes: Any) -> None:
-    found = words.compared(report, measure)
+    found = phrases.compared(report, measure)
     if found is not None and found.low is not None and found.high is not None:
-        label = f"{words.MEASURE_WORDS[measure]} crosses, 90 %"
+        label = f"{phrases.MEASURE_WORDS[measure]} crosses, 90 %"
         axes.axvspan(found.low, found.high, color="tab:gray", alpha=0.4, label=label)
 
 
@@ -119,5 +118,5 @@ def _axes(report: BenchReport, over_load: Any, over_rate: Any) -> None:
 def _title(report: BenchReport) -> str:
     first = report.targets[0]
     if len(report.targets) == 1:
-        return words.title(report, first)
+        return phrases.title(report, first)
     return f"{' and '.join(dict.fromkeys(target.model for target in report.targets))}, {report.loop} loop"

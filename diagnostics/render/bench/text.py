@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from diagnostics.bench.report import BenchReport, TargetResult
-from diagnostics.render.bench import words
-from diagnostics.render.clean import clean, shortened
-from diagnostics.render.lines import WIDTH, Style, plain
+from diagnostics.render.bench import phrases
+from diagnostics.render.plain import WIDTH, Style, clean, escaped, plain, shortened, table
 
 _LOAD, _FAILED, _CELL, _COLUMNS = 10, 9, 15, 4
 
@@ -36,53 +35,53 @@ def bench_text(report: BenchReport, measure: str = "mean", style: Style = plain,
 
 def _target(report: BenchReport, target: TargetResult, before: TargetResult | None, style: Style) -> Iterator[str]:
     """Yield what is told of a target; what is the same of the one before it is not told again."""
-    yield style(clean(words.title(report, target)), "cyan")
+    yield style(clean(phrases.title(report, target)), "cyan")
     if before is None:
-        yield from _wrapped(words.method(report), "  ")
+        yield from _wrapped(phrases.method(report), "  ")
     if before is None or before.workload != target.workload:
-        yield from _wrapped(words.workload(target), "  ")
+        yield from _wrapped(phrases.workload(target), "  ")
     if not target.points:
         yield "  nothing was measured"
         return
-    main, further = words.columns(target)
+    main, further = phrases.columns(target)
     for columns in (main, *_groups(further)):
         yield ""
         yield from _table(report, target, columns)
     yield ""
-    for told in words.diagnoses(target):
+    for told in phrases.diagnoses(target):
         yield from _wrapped(f"at {told.load:g}: {told.said}", "  ")
         if told.new and told.more:
             yield from _wrapped(told.more, "    ")
-    yield from _wrapped(words.knee_text(report, target), "  ")
-    yield from _wrapped(words.goodput_text(report, target), "  ")
+    yield from _wrapped(phrases.knee_text(report, target), "  ")
+    yield from _wrapped(phrases.goodput_text(report, target), "  ")
     for note in target.notes:
         if before is None or note not in before.notes:
             yield from _wrapped(f"note: {note}", "  ")
 
 
-def _groups(columns: Sequence[words.Column]) -> Iterator[Sequence[words.Column]]:
+def _groups(columns: Sequence[phrases.Column]) -> Iterator[Sequence[phrases.Column]]:
     return (columns[start : start + _COLUMNS] for start in range(0, len(columns), _COLUMNS))
 
 
-def _table(report: BenchReport, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:
+def _table(report: BenchReport, target: TargetResult, columns: Sequence[phrases.Column]) -> Iterator[str]:
     main = columns[0].measure == "throughput"
     head = "".join(f"{column.head:>{_CELL}}" for column in columns)
     yield f"{report.head:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
     for point in target.points:
-        cells = "".join(f"{words.cell(point, column):>{_CELL}}" for column in columns)
-        yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>{_FAILED}}".rstrip()
+        cells = "".join(f"{phrases.cell(point, column):>{_CELL}}" for column in columns)
+        yield f"{point.load:>{_LOAD}g}{cells}{phrases.failed(point) if main else '':>{_FAILED}}".rstrip()
 
 
 def _comparison(report: BenchReport, measure: str) -> Iterator[str]:
-    found = words.compared(report, measure)
+    found = phrases.compared(report, measure)
     if found is None:
         return
-    names = [clean(name) for name in words.sides(report)]
-    yield f"{names[1]} ÷ {names[0]}, {words.MEASURE_WORDS[measure]}"
-    for load, ratio in words.ratio_rows(found):
+    names = [clean(name) for name in phrases.sides(report)]
+    yield f"{names[1]} ÷ {names[0]}, {phrases.MEASURE_WORDS[measure]}"
+    for load, ratio in phrases.ratio_rows(found):
         yield f"{load:>{_LOAD}g}{ratio:>{_CELL}}"
-    yield from _wrapped(clean(words.verdict(report, found)), "  ")
-    yield from _wrapped(clean(words.routing(report, found)), "  ")
+    yield from _wrapped(clean(phrases.verdict(report, found)), "  ")
+    yield from _wrapped(clean(phrases.routing(report, found)), "  ")
     yield ""
 
 
@@ -97,3 +96,49 @@ def _picture(report: BenchReport, unicode: bool) -> Iterator[str]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(shortened(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+def bench_markdown(report: BenchReport, measure: str = "mean") -> str:
+    """Return the report; `measure` is what two targets are compared by."""
+    lines: list[str] = []
+    for target in report.targets:
+        lines += [*_target_markdown(report, target), ""]
+    lines += _comparison_markdown(report, measure)
+    if report.ended:
+        lines += ["", f"**Ended early**: {escaped(report.ended)}; what was measured until then is above."]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _target_markdown(report: BenchReport, target: TargetResult) -> Iterator[str]:
+    yield f"## {escaped(phrases.title(report, target))}"
+    yield ""
+    yield f"{escaped(phrases.method(report))}. {escaped(phrases.workload(target))}."
+    main, further = phrases.columns(target)
+    columns = (*main, *further)
+    yield from table(
+        (report.head, *(column.head for column in columns), "failed", "diagnosis"),
+        (
+            (f"{point.load:g}", *(phrases.cell(point, column) for column in columns), phrases.failed(point), told.said)
+            for point, told in zip(target.points, phrases.diagnoses(target), strict=True)
+        ),
+    )
+    yield ""
+    for told in phrases.diagnoses(target):
+        if told.new and told.more:
+            yield f"- at {told.load:g}: {escaped(told.more)}"
+    for line in filter(None, (phrases.knee_text(report, target), phrases.goodput_text(report, target))):
+        yield f"- {escaped(line)}"
+    for note in target.notes:
+        yield f"- note: {escaped(note)}"
+
+
+def _comparison_markdown(report: BenchReport, measure: str) -> Iterator[str]:
+    found = phrases.compared(report, measure)
+    if found is None:
+        return
+    names = phrases.sides(report)
+    yield f"## Compared by {phrases.MEASURE_WORDS[measure]}"
+    yield from table((report.head, f"{names[1]} ÷ {names[0]}"), ((f"{x:g}", y) for x, y in phrases.ratio_rows(found)))
+    yield ""
+    yield f"- {escaped(phrases.verdict(report, found))}"
+    yield f"- {escaped(phrases.routing(report, found))}"

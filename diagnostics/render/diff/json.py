@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
-from diagnostics.diagnosis.diff_shares import ChangeShare
+from diagnostics.diagnosis.diff import ChangeShare, EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.render.diff.words import outcome
+from diagnostics.render.diff.text import outcome
 from diagnostics.render.document import Json, head, schema_text, window_json
-from diagnostics.signals.reading import Reading
-from diagnostics.tuning.settings_diff import SettingChange
+from diagnostics.signals.signal import Reading
+from diagnostics.tuning.changes import SettingChange
 
 
 def diff_report(found: WindowDiff) -> Json:

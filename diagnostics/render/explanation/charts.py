@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import MOST_SAMPLES, Sample, instants, series
-from diagnostics.render.html_scale import axis_end
+from diagnostics.render.html_page import axis_end
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Signal, Subject
 from diagnostics.signals.triton import PENDING, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 

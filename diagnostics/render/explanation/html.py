@@ -1,27 +1,73 @@
-"""The explanation as one HTML file that needs nothing else: no network, no fonts, and no script to be read."""
+"""A check's runbook as parts of a page: headings, paragraphs, lists; code spans kept apart from text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import tail
 from diagnostics.anatomy.cells import Anatomy
-from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.unread import unseen_time
+from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.render import words
+from diagnostics.render import phrases
 from diagnostics.render.explanation.charts import Course, course
-from diagnostics.render.explanation.graph import NARROW, WIDE, Picture, picture
-from diagnostics.render.explanation.nodes import facts_of, marks
-from diagnostics.render.explanation.runbook import RunbookSection, parts
-from diagnostics.render.html_page import page
-from diagnostics.render.html_waterfall import Waterfall, waterfall
-from diagnostics.signals.subject import Subject
+from diagnostics.render.explanation.graph import NARROW, WIDE, Picture, facts_of, marks, picture
+from diagnostics.render.html_page import Waterfall, page, waterfall
+from diagnostics.signals.signal import Subject
 from diagnostics.window.graph import Ensemble
+
+_ITEM = re.compile(r"(?:-|\d{1,9}\.) ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """A paragraph, or a list of several lines. Every line alternates text and code, text first."""
+
+    kind: str
+    lines: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunbookSection:
+    """A section of a runbook."""
+
+    heading: str
+    blocks: tuple[Paragraph, ...]
+
+
+def parts(check: RegisteredCheck) -> tuple[RunbookSection, ...]:
+    """Return the sections of a check's runbook in order."""
+    return tuple(RunbookSection(heading=heading, blocks=_blocks(text)) for heading, text in check.sections().items())
+
+
+def _blocks(text: str) -> tuple[Paragraph, ...]:
+    return tuple(block for chunk in re.split(r"\n(?:[^\S\n]*\n)+", text) for block in _split(chunk.splitlines()))
+
+
+def _split(lines: Sequence[str]) -> list[Paragraph]:
+    """Return the blocks of a chunk: a paragraph, a list, or a list right under its sentence."""
+    items: list[str] = []
+    before: list[str] = []
+    for line in map(str.strip, lines):
+        if _ITEM.match(line):
+            items.append(_ITEM.sub("", line, count=1))
+        elif items:
+            items[-1] = f"{items[-1]} {line}"
+        else:
+            before.append(line)
+    kind = "ol" if re.search(r"^\s*\d+\. ", "\n".join(lines), re.MULTILINE) else "ul"
+    blocks = [Paragraph(kind="p", lines=(_spans(" ".join(before)),))] if before else []
+    return [*blocks, Paragraph(kind=kind, lines=tuple(map(_spans, items)))] if items else blocks
+
+
+def _spans(text: str) -> tuple[str, ...]:
+    return tuple(text.split("`"))
+
 
 # Each entry has a graph and a waterfall; the others are a line in a table.
 ENTRIES_DRAWN = 3
@@ -68,14 +114,14 @@ def html(explanation: Explanation) -> str:
 
 def told(explanation: Explanation) -> Iterator[FindingView]:
     """Yield the findings in order."""
-    numbers, beside = words.numbers(explanation), words.beside(explanation)
+    numbers, beside = phrases.numbers(explanation), phrases.beside(explanation)
     for finding in explanation.findings:
         yield FindingView(
             finding=finding,
             number=numbers[finding.id],
             cause=numbers.get(finding.caused_by or ""),
             runbook=parts(catalogue()[finding.check]),
-            mean_after=words.mean_after(finding),
+            mean_after=phrases.mean_after(finding),
             beside=beside.get(finding.id, ""),
         )
 

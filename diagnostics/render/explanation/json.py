@@ -9,13 +9,12 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.unread import unseen_time
+from diagnostics.diagnosis.finding import Effect, EndToEnd, Finding, Unpredicted
+from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.forecast.performance import Estimate
-from diagnostics.render import words
+from diagnostics.render import phrases
 from diagnostics.render.document import Json, head, schema_text, window_json
 
 
@@ -64,7 +63,7 @@ def changes_json(explanation: Explanation) -> list[Json]:
             "settings": [{"path": one.path, "before": one.before, "after": one.after} for one in change.settings],
             "text": text,
         }
-        for (server, change), text in zip(explanation.changes, words.changes(explanation), strict=True)
+        for (server, change), text in zip(explanation.changes, phrases.changes(explanation), strict=True)
     ]
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.render import words
-from diagnostics.render.clean import code_lines
-from diagnostics.render.markdown_text import escaped, table
+from diagnostics.render import phrases
+from diagnostics.render.plain import code_lines, escaped, table
 from diagnostics.units import Unit, time_text
 
 _PHASES = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
@@ -24,25 +23,25 @@ def markdown(explanation: Explanation) -> str:
 def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.stale:
         yield from (escaped(explanation.stale), "")
-    _, _, cause = words.title(explanation).partition(": ")
-    said = ": ".join(part for part in (cause, words.headline(explanation)) if part)
+    _, _, cause = phrases.title(explanation).partition(": ")
+    said = ": ".join(part for part in (cause, phrases.headline(explanation)) if part)
     yield f"**{explanation.verdict.value}**: {escaped(said)}"
-    rough, step = words.rough(explanation), words.next_step(explanation)
+    rough, step = phrases.rough(explanation), phrases.next_step(explanation)
     if rough:
         yield from ("", escaped(rough))
     if step:
         kind, _, what = step.partition(": ")
-        command = words.next_command(explanation)
+        command = phrases.next_command(explanation)
         yield from ("", f"**{kind}**: {escaped(what.removesuffix(command).rstrip())}")
         yield from ("", *fenced(command, "sh")) if command else ()
-    for change in words.changes(explanation):
+    for change in phrases.changes(explanation):
         yield from ("", escaped(change))
     window = explanation.window
     if window.end > 0:
         sources, seconds = ", ".join(window.sources), Unit.SECONDS.show(window.end - window.start)
         span = f"{time_text(window.start)} to {time_text(window.end)} ({seconds})"
         yield from ("", f"{span}, from {escaped(sources)}")
-    numbers, beside = words.numbers(explanation), words.beside(explanation)
+    numbers, beside = phrases.numbers(explanation), phrases.beside(explanation)
     for finding in explanation.findings:
         yield from _finding(finding, numbers, beside.get(finding.id, ""), told=finding in explanation.loud[:1])
     for item in explanation.anatomy[:1]:
@@ -52,7 +51,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, told: bool) -> Iterator[str]:
     yield from ("", f"### {numbers[finding.id]}. {finding.check} ({finding.severity.value})", "")
-    facts = [f"{words.where(finding)}; layer {finding.layer.value}", words.impact(finding)]
+    facts = [f"{phrases.where(finding)}; layer {finding.layer.value}", phrases.impact(finding)]
     facts += [f"confidence {finding.confidence:.2f}"]
     facts += [f"caused by {numbers[finding.caused_by]}"] if finding.caused_by in numbers else []
     if not told:
@@ -64,7 +63,9 @@ def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, told: bo
 
 def _evidence(finding: Finding) -> Iterator[str]:
     if finding.evidence:
-        rows = [(line.signal, words.value(line), words.limit(line), words.source(line)) for line in finding.evidence]
+        rows = [
+            (line.signal, phrases.value(line), phrases.limit(line), phrases.source(line)) for line in finding.evidence
+        ]
         yield from table(("evidence", "value", "limit", "source"), rows)
 
 
@@ -75,8 +76,14 @@ def _suggestion(finding: Finding, beside: str, *, told: bool) -> Iterator[str]:
     if not told:
         yield from ("", f"**{suggestion.remedy.value}**: {escaped(suggestion.text)}")
     how = advice.steps if advice else None
-    forecast = words.predicted(suggestion.prediction) if suggestion.prediction else ""
-    told_more = [words.end_to_end(finding), forecast, how.touches if how else "", advice.note if advice else "", beside]
+    forecast = phrases.predicted(suggestion.prediction) if suggestion.prediction else ""
+    told_more = [
+        phrases.end_to_end(finding),
+        forecast,
+        how.touches if how else "",
+        advice.note if advice else "",
+        beside,
+    ]
     told_more += [f"apply: {how.apply}", f"undo: {how.undo}"] if how and how.apply else []
     items = [f"- {escaped(item)}" for item in told_more if item]
     yield from ("", *items) if items else ()
@@ -92,18 +99,18 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def _anatomy(explanation: Explanation, item: Anatomy) -> Iterator[str]:
-    title = words.where_spent(explanation, item)
+    title = phrases.where_spent(explanation, item)
     yield from ("", f"### {escaped(title[0].upper() + title[1:])}")
     rows = [
-        (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), words.share(stage.seconds, item))
+        (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), phrases.share(stage.seconds, item))
         for stage in item.stages
     ]
     if item.unattributed_seconds > 0:
-        spent = f"{_cell(item.unattributed_seconds)}, {words.share(item.unattributed_seconds, item)}"
-        rows.append((words.rest(item), *("" for _ in _PHASES), spent))
+        spent = f"{_cell(item.unattributed_seconds)}, {phrases.share(item.unattributed_seconds, item)}"
+        rows.append((phrases.rest(item), *("" for _ in _PHASES), spent))
     yield from table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
-    yield from ("", f"This is the {escaped(words.basis(item))}.")
-    for sentence in (words.derivation(item), *words.beside_path(item)):
+    yield from ("", f"This is the {escaped(phrases.basis(item))}.")
+    for sentence in (phrases.derivation(item), *phrases.beside_path(item)):
         yield from ("", f"{escaped(sentence)}.") if sentence else ()
 
 
@@ -112,10 +119,10 @@ def _cell(seconds: float) -> str:
 
 
 def _lists(explanation: Explanation) -> Iterator[str]:
-    undecided = words.undecided(explanation).items()
+    undecided = phrases.undecided(explanation).items()
     for title, items in (
         (_unexplained(explanation), [f"{sign.text}; next: {sign.next_measurement}" for sign in explanation.symptoms]),
-        ("Blind spots", [f"{', '.join(what)}: {why}; {fix}" for what, why, fix in words.unseen(explanation)]),
+        ("Blind spots", [f"{', '.join(what)}: {why}; {fix}" for what, why, fix in phrases.unseen(explanation)]),
         ("Could not be decided", [f"{', '.join(checks)}: {reason}" for reason, checks in undecided]),
     ):
         if items:

@@ -9,9 +9,8 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.render import words
-from diagnostics.render.clean import code_lines, fitted
-from diagnostics.render.lines import WIDTH, Style, diff_colour, plain, window_lines, wrapped
+from diagnostics.render import phrases
+from diagnostics.render.plain import WIDTH, Style, code_lines, diff_colour, fitted, plain, window_lines, wrapped
 from diagnostics.units import Unit
 
 _COLOURS = {Severity.CRITICAL: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -43,35 +42,35 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
     yield from (style(line, "yellow") for line in wrapped(explanation.stale))
     if explanation.loud:
         first = explanation.loud[0]
-        yield style(fitted(words.title(explanation), WIDTH), _COLOURS[first.severity])
-        yield from wrapped(words.headline(explanation), "  ")
-        yield from wrapped(words.rough(explanation), "  ")
+        yield style(fitted(phrases.title(explanation), WIDTH), _COLOURS[first.severity])
+        yield from wrapped(phrases.headline(explanation), "  ")
+        yield from wrapped(phrases.rough(explanation), "  ")
     else:
         colour = "green" if explanation.verdict is Verdict.HEALTHY else "yellow"
-        head, *rest = wrapped(f"{words.title(explanation)}: {words.headline(explanation)}", "", hang="  ")
+        head, *rest = wrapped(f"{phrases.title(explanation)}: {phrases.headline(explanation)}", "", hang="  ")
         yield style(head, colour)
         yield from rest
-    command = words.next_command(explanation)
-    yield from wrapped(words.next_step(explanation).removesuffix(command), "  ", hang="  ")
+    command = phrases.next_command(explanation)
+    yield from wrapped(phrases.next_step(explanation).removesuffix(command), "  ", hang="  ")
     if command:
         yield f"    {command}"
-    for change in words.changes(explanation):
+    for change in phrases.changes(explanation):
         yield from wrapped(change, "  ", hang="  ")
 
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
-    numbers, answered = words.numbers(explanation), explanation.loud[:1]
-    beside = words.beside(explanation)
+    numbers, answered = phrases.numbers(explanation), explanation.loud[:1]
+    beside = phrases.beside(explanation)
     for finding in explanation.findings:
         yield ""
         head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
         yield style(fitted(head, WIDTH), _COLOURS[finding.severity])
-        yield from wrapped(f"{words.where(finding)}; layer {finding.layer.value}", "   ")
+        yield from wrapped(f"{phrases.where(finding)}; layer {finding.layer.value}", "   ")
         # What the first lines say is not said again.
         if finding not in answered:
             yield from wrapped(finding.summary, "   ")
             yield from wrapped(finding.doubt, "   ")
-        yield from wrapped(words.impact(finding), "   ")
+        yield from wrapped(phrases.impact(finding), "   ")
         if finding.caused_by in numbers:
             yield f"   caused by {numbers[finding.caused_by]}"
         yield from _evidence(finding.evidence)
@@ -82,8 +81,8 @@ def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
     if lines:
         yield f"   {'evidence':<27}{'value':>10}  {'limit':<11}source"
     for line in lines:
-        name, value, limit = fitted(line.signal, 26), fitted(words.value(line), 10), fitted(words.limit(line), 10)
-        yield f"   {name:<27}{value:>10}  {limit:<11}{fitted(words.source(line), WIDTH - 51)}"
+        name, value, limit = fitted(line.signal, 26), fitted(phrases.value(line), 10), fitted(phrases.limit(line), 10)
+        yield f"   {name:<27}{value:>10}  {limit:<11}{fitted(phrases.source(line), WIDTH - 51)}"
 
 
 def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> Iterator[str]:
@@ -92,9 +91,9 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
         return
     if not told:
         yield from wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
-    yield from wrapped(words.end_to_end(finding), "   ")
+    yield from wrapped(phrases.end_to_end(finding), "   ")
     if suggestion.prediction:
-        yield from wrapped(words.predicted(suggestion.prediction), "   ")
+        yield from wrapped(phrases.predicted(suggestion.prediction), "   ")
     if advice and advice.steps:
         yield from wrapped(advice.steps.touches, "   ")
     if advice and advice.note:
@@ -111,7 +110,7 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
 
 def _symptoms(explanation: Explanation) -> Iterator[str]:
     """Yield what is not explained; where nothing is, the first of it is the answer and was said."""
-    told = words.headline(explanation)
+    told = phrases.headline(explanation)
     left = [symptom for symptom in explanation.symptoms if symptom.text != told]
     if not left:
         return
@@ -127,14 +126,14 @@ def _anatomies(explanation: Explanation) -> Iterator[str]:
         where = f" on {item.server}" if len({each.server for each in anatomy}) > 1 else ""
         yield ""
         yield from wrapped(
-            f"{words.where_spent(explanation, item)}{where} ({words.basis(item)}):",
+            f"{phrases.where_spent(explanation, item)}{where} ({phrases.basis(item)}):",
             "",
         )
         yield f"  {'stage':<24}{'queue':>9}{'compute':>9}{'in+out':>9}{'engine':>9}{'all':>9}{'share':>8}"
         yield from (_stage(stage, item) for stage in item.stages)
         if item.unattributed_seconds > 0:
-            yield f"  {words.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
-        for sentence in (words.derivation(item), *words.beside_path(item)):
+            yield f"  {phrases.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
+        for sentence in (phrases.derivation(item), *phrases.beside_path(item)):
             yield from wrapped(sentence, "  ")
     if len(anatomy) > _ENTRIES_SHOWN:
         yield f"  and {len(anatomy) - _ENTRIES_SHOWN} more"
@@ -154,7 +153,7 @@ def _stage(stage: Stage, item: Anatomy) -> str:
 
 
 def _totals(seconds: float, item: Anatomy) -> str:
-    return f"{_cell(seconds):>9}{words.share(seconds, item):>8}"
+    return f"{_cell(seconds):>9}{phrases.share(seconds, item):>8}"
 
 
 def _cell(seconds: float) -> str:
@@ -165,9 +164,9 @@ def _unseen(explanation: Explanation) -> Iterator[str]:
     if explanation.blind_spots:
         yield ""
         yield "blind spots:"
-    for what, why, fix in words.unseen(explanation):
+    for what, why, fix in phrases.unseen(explanation):
         yield from wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
-    undecided = words.undecided(explanation)
+    undecided = phrases.undecided(explanation)
     if undecided:
         yield ""
         yield "could not be decided:"

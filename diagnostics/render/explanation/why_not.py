@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from diagnostics.checks.check import Fires, Quiet, Unknown
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.render.clean import clean
-from diagnostics.signals.reading import Missing
+from diagnostics.render.plain import clean
+from diagnostics.signals.signal import Missing
 from diagnostics.units import Unit
 
 Noted = tuple[Result, Sequence[LedgerLine]]

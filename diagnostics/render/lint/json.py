@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from diagnostics.lint.problem import LintProblem, LintSeverity
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+from urllib.parse import quote
+
+from diagnostics import __version__
+from diagnostics.lint.catalogue import RegisteredRule
+from diagnostics.lint.fixes import configurations, fixed_text
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation, TextFile
 from diagnostics.lint.run import LintReport
 from diagnostics.render.document import Json, head, schema_text
 from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
+from diagnostics.tuning.patch import MOST_COMPARED_LINES, changed_lines
 
 
 def lint_report(report: LintReport) -> Json:
@@ -57,3 +67,98 @@ def _setting(setting: Setting) -> Json:
     if isinstance(value, WarmupChange):
         return {"path": setting.path, "value": {"batch_sizes": list(value.batch_sizes)}}
     return {"path": setting.path, "value": list(value) if isinstance(value, tuple) else value}
+
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {LintSeverity.ERROR: "error", LintSeverity.WARNING: "warning", LintSeverity.INFO: "note"}
+Sarif = dict[str, Any]
+
+
+def lint_sarif(report: LintReport) -> Sarif:
+    """Return the report as a SARIF log of one run; paths stay as they are shown, relative ones as relative URIs."""
+    rules = [_rule(found) for found in report.rules.values()]
+    driver = {"name": "diag lint", "semanticVersion": __version__, "rules": rules}
+    ids = {identifier: index for index, identifier in enumerate(report.rules)}
+    files = configurations(report.project)
+    results = [_result(problem, ids, files) for problem in report.problems]
+    for one in report.waived:
+        kind = "inSource" if one.in_source else "external"
+        suppression = {"kind": kind, "justification": one.reason}
+        results.append({**_result(one.problem, ids, files), "suppressions": [suppression]})
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(report)],
+        "results": results,
+    }
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _invocation(report: LintReport) -> Sarif:
+    told = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
+    return {"executionSuccessful": not told, "toolExecutionNotifications": told}
+
+
+def _rule(found: RegisteredRule) -> Sarif:
+    sections = found.sections()
+    markdown = "\n\n".join(f"## {heading}\n{text}" for heading, text in sections.items())
+    return {
+        "id": found.id,
+        "shortDescription": {"text": f"{found.title}."},
+        "fullDescription": {"text": sections.get("Means") or f"{found.title}."},
+        "help": {"text": sections.get("Do") or f"{found.title}.", "markdown": markdown},
+        "defaultConfiguration": {"level": _LEVELS[found.rule.severity]},
+        "properties": {"question": found.rule.question.value},
+    }
+
+
+def _result(problem: LintProblem, ids: Mapping[str, int], files: Mapping[str, TextFile]) -> Sarif:
+    text = f"{problem.message}; {problem.help}" if problem.help else problem.message
+    result = {
+        "ruleId": problem.rule,
+        "ruleIndex": ids[problem.rule],
+        "level": _LEVELS[problem.severity],
+        "message": {"text": text},
+        "locations": [_location(problem.place)],
+    }
+    changed = fixed_text(problem, files)
+    if changed and changed[0] != changed[1]:
+        result["fixes"] = [_sarif_fix(problem, *changed)]
+    return result
+
+
+def _location(place: SourceLocation) -> Sarif:
+    region = {"startLine": place.line, "startColumn": place.column}
+    return {"physicalLocation": {"artifactLocation": _artifact(place.path), "region": region}}
+
+
+def _artifact(path: str) -> Sarif:
+    uri = quote(path, errors="surrogateescape")
+    return {"uri": f"file://{uri}" if path.startswith("/") else uri}
+
+
+def _sarif_fix(problem: LintProblem, before: str, after: str) -> Sarif:
+    change = {"artifactLocation": _artifact(problem.place.path), "replacements": list(_replacements(before, after))}
+    return {"description": {"text": problem.help or problem.message}, "artifactChanges": [change]}
+
+
+def _replacements(before: str, after: str) -> Iterator[Sarif]:
+    """Yield replacements of whole lines; a region ends before its end line's first column."""
+    old, new = _lines(before), _lines(after)
+    for start, end, new_start, new_end in _changes(old, new):
+        region = {"startLine": start + 1, "startColumn": 1, "endLine": end + 1, "endColumn": 1}
+        yield {"deletedRegion": region, "insertedContent": {"text": "".join(new[new_start:new_end])}}
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    if max(len(old), len(new)) <= MOST_COMPARED_LINES:
+        for tag, *where in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "equal":
+                yield where[0], where[1], where[2], where[3]
+        return
+    start, end, new_end = changed_lines(old, new)
+    yield start, end, start, new_end
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]+\n?|\n", text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.run import LintReport
-from diagnostics.render.clean import clean
+from diagnostics.render.plain import clean
 
 Style = Callable[[str, str], str]
 _COLOURS = {LintSeverity.ERROR: "red", LintSeverity.WARNING: "yellow", LintSeverity.INFO: "cyan"}

@@ -8,13 +8,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.diagnosis.proposal import Move
-from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
+from diagnostics.diagnosis.proposal import CarriedProposal, Move, Test, TunedProposal
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.render.clean import clean
-from diagnostics.render.forecast.words import entry_name, setting_text
-from diagnostics.signals.subject import Subject
+from diagnostics.render.forecast.text import entry_name, setting_text
+from diagnostics.render.plain import clean
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.units import Unit
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from diagnostics.diagnosis.proposal import Move
-from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
+from diagnostics.diagnosis.proposal import CarriedProposal, Move, TunedProposal
+from diagnostics.forecast.capacity import InfeasibilityReport
 from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.search import Candidate
-from diagnostics.forecast.shortfall import InfeasibilityReport
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.json import entry_json, moves_json, patches_json, performance_json

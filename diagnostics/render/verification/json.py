@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import isfinite
 
 from diagnostics.diagnosis.explanation import WindowFacts
-from diagnostics.forecast.verification import Judgement, difference
-from diagnostics.forecast.verify import Measure, Verification
+from diagnostics.forecast.verify import Judgement, Measure, Verification, difference
 from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.json import estimate_json
-from diagnostics.tuning.settings_diff import SettingChange
+from diagnostics.tuning.changes import SettingChange
 
 
 def verify_report(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> Json:

@@ -1,28 +1,126 @@
-"""A verification for a terminal, a chat or a ticket."""
+"""What text and Markdown say of a verification, in the same words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 
 from diagnostics.diagnosis.explanation import WindowFacts
-from diagnostics.forecast.verification import Verified
-from diagnostics.forecast.verify import Measure, Verification
-from diagnostics.render.forecast.markdown import listed_markdown
-from diagnostics.render.lines import Style, listed, plain, window_lines, wrapped
-from diagnostics.render.markdown_text import escaped, table
-from diagnostics.render.verification import words
+from diagnostics.forecast.performance import Estimate
+from diagnostics.forecast.verify import DifferenceEstimate, Measure, Verification, Verified, difference
+from diagnostics.render.forecast import text as forecast_words
+from diagnostics.render.forecast.text import listed_markdown
+from diagnostics.render.plain import Style, escaped, listed, plain, table, window_lines, wrapped
+from diagnostics.units import Unit
+
+_show = Unit.SECONDS.show
+UNCHANGED = "configuration and versions: the same"
+
+
+def headline(found: Verification) -> str:
+    """Return what became of the prediction, in one sentence."""
+    if not found.measures:
+        return f"{found.entry}: {found.judgement.reason}"
+    first = found.measures[0]
+    return f"{found.entry}: mean {_from_to(first)}: {found.judgement.reason}"
+
+
+def _from_to(one: Measure) -> str:
+    if one.before is None:
+        return f"{_show(one.after.value)} after"
+    return f"{_show(one.before.value)} → {_show(one.after.value)}{forecast_words.relative(one.before, one.after)}"
+
+
+def next_step(found: Verification) -> str:
+    """Return how long to measure for a decision; empty where that would not help, or need not."""
+    needed = found.judgement.seconds_needed
+    return "" if needed is None else f"next: measure for {span(needed)} on each side, at the same load"
+
+
+def span(seconds: float) -> str:
+    """Return a length to measure for: rounded up to whole minutes from two of them on."""
+    if seconds < 120:
+        return f"{-(-seconds // 10) * 10:.0f} s"
+    minutes = -(-seconds // 60)
+    return f"{minutes:.0f} min" if minutes < 120 else f"{-(-minutes // 60):.0f} h"
+
+
+def changed(found: Verification) -> list[str]:
+    """Return what differs between the windows, a phrase each."""
+    return [f"{one.model} {one}" for one in found.changes]
+
+
+def load(found: Verification) -> str:
+    """Return how much arrives before and after."""
+    before, after = (rate.unit.show(rate.value) for rate in found.rates)
+    text = f"load {before} → {after}"
+    return f"{text}: predicted at the new one" if found.load_differs else f"{text}, not certainly different"
+
+
+def rows(one: Measure) -> list[tuple[str, str]]:
+    """Return the numbers of one statistic, by what they are."""
+    kept = "cannot keep up" if one.unchanged is None else forecast_words.estimate(one.unchanged)
+    return [
+        ("before", forecast_words.estimate(one.before) if one.before is not None else "not measured"),
+        ("after", forecast_words.estimate(one.after)),
+        ("predicted", forecast_words.estimate(one.predicted)),
+        *([] if one.unchanged == one.before else [("without the change", kept)]),
+        ("change measured", _change(one.before, one.after)),
+    ]
+
+
+def judged(one: Measure) -> str:
+    """Return what is said of one statistic."""
+    return f"{one.judgement.verdict.value}: {one.judgement.reason}"
+
+
+def no_larger(found: Verification) -> str:
+    """Return the largest difference that the measurement allows, where nothing was changed; else empty."""
+    if found.changes or found.load_differs or not found.measures or found.measures[0].before is None:
+        return ""
+    first = found.measures[0]
+    assert first.before is not None
+    most = difference(first.after, first.before).largest
+    return f"no difference larger than {_show(most)} in the mean (90 %)" if isfinite(most) else ""
+
+
+def _change(before: Estimate | None, after: Estimate) -> str:
+    if before is None:
+        return "unknown"
+    off = difference(after, before)
+    return f"{_signed(off.value)} ({_ends(off)})"
+
+
+def _ends(off: DifferenceEstimate) -> str:
+    if isfinite(off.low) and isfinite(off.high):
+        return f"{_signed(off.low)} to {_signed(off.high)}"
+    if isfinite(off.low):
+        return f"{_signed(off.low)} or more"
+    return f"{_signed(off.high)} or less" if isfinite(off.high) else "not bounded"
+
+
+def _signed(seconds: float) -> str:
+    return f"{'−' if seconds < 0 else '+'}{_show(abs(seconds))}" if seconds else _show(0.0)
+
+
+def blocks(found: Verification) -> str:
+    """Return what the intervals rest on."""
+    if found.block_seconds is None or not isfinite(found.block_seconds):
+        return ""
+    return f"intervals: 90 %, from blocks of time longer than its queues remember ({_show(found.block_seconds)})"
+
 
 _COLOURS = {Verified.CONFIRMED: "green", Verified.REFUTED: "red", Verified.INCONCLUSIVE: "yellow"}
 
 
 def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], style: Style = plain) -> str:
     """Return the report; `style` gives a text a colour by name, plain by default."""
-    head = f"{found.judgement.verdict.value}: {words.headline(found)}"
+    head = f"{found.judgement.verdict.value}: {headline(found)}"
     parts = [
         *(style(line, _COLOURS[found.judgement.verdict]) for line in wrapped(head, hang="  ")),
         *(line for told in _told(found) for line in wrapped(told, "  ", hang="  ")),
         *(line for one in found.measures for line in _measure(one, found)),
-        *(["", *wrapped(words.blocks(found))] if words.blocks(found) else []),
+        *(["", *wrapped(blocks(found))] if blocks(found) else []),
         *listed("the prediction assumes:", found.assumptions if found.measures else ()),
         "",
         *(f"{name:<8}{line}" for name, one in zip(("before", "after"), windows, strict=True) for line in _window(one)),
@@ -31,21 +129,21 @@ def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], s
 
 
 def _told(found: Verification) -> Iterator[str]:
-    yield words.no_larger(found)
-    yield words.next_step(found)
+    yield no_larger(found)
+    yield next_step(found)
     if found.changes:
-        yield f"changed: {'; '.join(words.changed(found))}"
+        yield f"changed: {'; '.join(changed(found))}"
     else:
-        yield words.UNCHANGED
-    yield words.load(found)
+        yield UNCHANGED
+    yield load(found)
 
 
 def _measure(one: Measure, found: Verification) -> Iterator[str]:
     yield ""
-    for at, (name, number) in enumerate(words.rows(one)):
+    for at, (name, number) in enumerate(rows(one)):
         yield f"  {one.statistic if at == 0 else '':<6}{name:<20}{number}"
     if one.judgement.reason != found.judgement.reason:
-        yield from wrapped(words.judged(one), "        ")
+        yield from wrapped(judged(one), "        ")
 
 
 def _window(one: WindowFacts) -> list[str]:
@@ -59,13 +157,13 @@ def verify_markdown(found: Verification, windows: tuple[WindowFacts, WindowFacts
 
 
 def _lines(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> Iterator[str]:
-    yield f"**{found.judgement.verdict.value}**: {escaped(words.headline(found))}"
+    yield f"**{found.judgement.verdict.value}**: {escaped(headline(found))}"
     yield from ("", *(f"- {escaped(told)}" for told in _told(found) if told))
     for one in found.measures:
-        yield from table((one.statistic, "90 %"), words.rows(one))
-        yield from ("", f"{escaped(words.judged(one))}.")
-    if words.blocks(found):
-        yield from ("", f"{escaped(words.blocks(found))}.")
+        yield from table((one.statistic, "90 %"), rows(one))
+        yield from ("", f"{escaped(judged(one))}.")
+    if blocks(found):
+        yield from ("", f"{escaped(blocks(found))}.")
     yield from listed_markdown("The prediction assumes", found.assumptions if found.measures else ())
     yield from table(
         ("window", "when"), [(n, " ".join(window_lines(w))) for n, w in zip(("before", "after"), windows, strict=True)]

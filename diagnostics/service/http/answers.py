@@ -14,11 +14,11 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.render import words
+from diagnostics.render import phrases
 from diagnostics.render.explanation.why_not import account_of, noted
-from diagnostics.service.faults import ServiceFault
+from diagnostics.service.own.metrics import ServiceFault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Subject
 
 
 class FindingLine(BaseModel):
@@ -92,7 +92,7 @@ def deployment_state(evaluation: Evaluation) -> DeploymentState:
         verdict=said.verdict,
         reason=said.reason,
         layer=said.layer,
-        changes=words.changes(said),
+        changes=phrases.changes(said),
         findings=[finding_line(finding) for finding in said.findings],
     )
 

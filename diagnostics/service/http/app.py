@@ -1,4 +1,4 @@
-"""All routes together."""
+"""Routes below a prefix: everything else is nowhere, and links and redirects keep the prefix of the outside."""
 
 from __future__ import annotations
 
@@ -7,26 +7,118 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import APIRouter, FastAPI
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics import __version__
-from diagnostics.service.http import api, api_past, api_slo, health, metrics, otlp, page, probe
+from diagnostics.service.http import api, health, metrics, otlp, page, probe
 from diagnostics.service.http.authentication import Authentication
-from diagnostics.service.http.below import PathPrefixMiddleware
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.guard import Guard
-from diagnostics.service.http.head import HeadAsGet
-from diagnostics.service.http.hosts import Hosts
-from diagnostics.service.http.json_answer import JsonAnswer
+from diagnostics.service.http.guard import Guard, Hosts
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
-from diagnostics.service.http.page.fleet import Fleet
-from diagnostics.service.http.problems import answer_with_problems
-from diagnostics.service.http.traced import TracingMiddleware
+from diagnostics.service.http.otlp import PATH as RECEIVER
+from diagnostics.service.http.page.standing import Fleet
+from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
+from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 from diagnostics.service.peers import Peers
-from diagnostics.settings.prefix import Prefix, prefix_of
+from diagnostics.settings.values import Prefix, prefix_of
 from exporters.sources.access import read_secret
+
+
+class PathPrefixMiddleware:
+    """ASGI middleware. Routes see the paths of the outside, with its prefix as `root_path`."""
+
+    def __init__(self, app: ASGIApp, *, prefix: Prefix) -> None:
+        self._app, self._prefix = app, prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, routes, links = scope["path"], self._prefix.routes, self._prefix.links
+        if path.startswith(f"{routes}/"):
+            inside = {**scope, "path": links + path.removeprefix(routes), "root_path": links}
+            await self._app(inside, receive, send)
+        elif path in ("", "/", routes):
+            await RedirectResponse(f"{links}/")(scope, receive, send)
+        else:
+            await problem(404, f"everything is below {routes}/: web.route_prefix")(scope, receive, send)
+
+
+class HeadAsGet:
+    """ASGI middleware. Routes see GET; the server, which sees HEAD still, sends no body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        inside = {**scope, "method": "GET"}
+        await self._app(inside, receive, send)
+        # By what answered it a span is named.
+        scope["route"] = inside.get("route")
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+_LONGEST_PATH = 500
+_CONTEXT = ("traceparent", "tracestate", "baggage")
+
+
+class TracingMiddleware:
+    """ASGI middleware, for what the guard lets in."""
+
+    def __init__(self, app: ASGIApp, *, tracer: Tracer) -> None:
+        self._app, self._tracer = app, tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _inner_path(scope) == RECEIVER:
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        with self._tracer.span(method, _attributes(scope, method), kind=SpanRole.SERVER, caller=_caller(scope)) as span:
+
+            async def sending(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    span.note("http.response.status_code", status)
+                    if status >= 500:
+                        span.failed(str(status))
+                await send(message)
+
+            await self._app(scope, receive, sending)
+            route = getattr(scope.get("route"), "path", "")
+            if route:
+                span.call(f"{method} {route}")
+                span.note("http.route", route)
+
+
+def _inner_path(scope: Scope) -> str:
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
+def _attributes(scope: Scope, method: str) -> dict[str, Value]:
+    found: dict[str, Value] = {
+        "http.request.method": method,
+        "url.scheme": scope.get("scheme", "http"),
+        "url.path": scope["path"][:_LONGEST_PATH],
+        "network.protocol.version": scope.get("http_version", ""),
+    }
+    for name, pair in (("server", scope.get("server")), ("client", scope.get("client"))):
+        if pair:
+            found |= {f"{name}.address": pair[0], f"{name}.port": pair[1] or 0}
+    return found
+
+
+def _caller(scope: Scope) -> dict[str, str]:
+    headers = Headers(scope=scope)
+    return {name: headers[name] for name in _CONTEXT if name in headers}
+
 
 OPENAPI = "/api/v1/openapi.json"
 
@@ -108,7 +200,7 @@ def _routes(
     yield metrics.router(exposition)
     yield probe.router(probes)
     yield api.router(context, live)
-    yield api_past.router(context)
-    yield api_slo.router(context)
+    yield api.past_router(context)
+    yield api.slo_router(context)
     yield otlp.router(context)
     yield page.router(context, fleet)

@@ -17,8 +17,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, LiveState
-from exporters.sinks.exposition import joined, rows_of, rows_of_incidents, rows_of_targets
-from exporters.sinks.family import Row
+from exporters.sinks.exposition import Row, joined, rows_of, rows_of_incidents, rows_of_targets
 
 log = logging.getLogger(__name__)
 # Rendering may take this share of a processor: of large fleets a page is made less often than once a second.

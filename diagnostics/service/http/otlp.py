@@ -1,22 +1,99 @@
-"""OTLP over HTTP: `POST /v1/traces`, as the OpenTelemetry protocol 1.x has it."""
+"""Answers of the OTLP receiver that are no answers: `google.rpc.Status`, in the encoding of the request."""
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from diagnostics.service.http.arrivals import PendingUploads
+from diagnostics.render.plain import clean
+from diagnostics.service.http.authentication import counted_as
 from diagnostics.service.http.context import WebContext
-from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
 from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form, OtlpIntake, exported, throttled
 from diagnostics.service.whole_messages import NoRoom
+
+PATH = "/v1/traces"
+_LONGEST_MESSAGE = 500
+_CODES: Mapping[int, int] = {
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    408: Code.DEADLINE_EXCEEDED,
+    429: Code.RESOURCE_EXHAUSTED,
+    503: Code.UNAVAILABLE,
+}
+
+
+def form_of(content_type: str) -> Form | None:
+    """Return how a body of this content type is written; None for one that the receiver does not read."""
+    try:
+        return Form(content_type.partition(";")[0].strip().lower())
+    except ValueError:
+        return None
+
+
+def refusal(form: Form | None, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer; in JSON where the request is written in no known form."""
+    line = " ".join(clean(detail).split())[:_LONGEST_MESSAGE]
+    message = Status(code=_CODES.get(status, Code.INVALID_ARGUMENT), message=line)
+    return written(form or Form.JSON, status, message, headers)
+
+
+def written(form: Form, status: int, message: Message, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a message as an answer."""
+    body = message.SerializeToString() if form is Form.PROTOBUF else MessageToJson(message, indent=None).encode()
+    return Response(body, status, headers, media_type=form.value)
+
+
+# Seconds in which a message must have come as a whole.
+WITHIN = 30.0
+# Each may be as large as `web.max_body`.
+MOST = 16
+
+
+class PendingUploads:
+    """Used within one event loop."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._open: dict[asyncio.Timeout, str] = {}
+
+    @asynccontextmanager
+    async def of(self, address: str) -> AsyncIterator[None]:
+        """Hold a place while a message of this sender comes.
+
+        Raises:
+            TimeoutError: it took too long, or gave way.
+
+        """
+        async with asyncio.timeout(WITHIN) as due:
+            self._open[due] = counted_as(address)
+            self._make_room()
+            try:
+                yield
+            finally:
+                self._open.pop(due, None)
+
+    def _make_room(self) -> None:
+        while len(self._open) > self._most:
+            held = Counter(self._open.values())
+            most = max(held.values())
+            oldest = next(due for due, sender in self._open.items() if held[sender] == most)
+            del self._open[oldest]
+            oldest.reschedule(asyncio.get_running_loop().time())
+
 
 _PLAIN = frozenset({"", "identity"})
 # RFC 1952, 2.3.1: how gzip begins.

@@ -1,21 +1,31 @@
-"""Answers that are no answers: problem documents (RFC 9457) of one line."""
+"""JSON whatever servers call themselves: a name may hold half a surrogate pair, which UTF-8 cannot."""
 
 from __future__ import annotations
 
+import json
 import logging
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from diagnostics.errors import DiagError, UsageError
-from diagnostics.render.clean import clean
-from diagnostics.service.http.json_answer import JsonAnswer
+from diagnostics.render.plain import clean
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.wire.secret_shapes import scrub_shapes
+from diagnostics.wire.redact import scrub_shapes
+
+
+class JsonAnswer(JSONResponse):
+    """An answer in ASCII, with escapes for all other characters."""
+
+    def render(self, content: object) -> bytes:
+        """Return the body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"

@@ -11,7 +11,7 @@ from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
-from diagnostics.service.http.json_answer import JsonAnswer
+from diagnostics.service.http.problems import JsonAnswer
 
 # What terminals know of the colours that texts are given (ECMA-48, 8.3.117).
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}

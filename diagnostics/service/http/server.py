@@ -12,15 +12,13 @@ from uvicorn import Config, Server
 from diagnostics.errors import CollectError
 from diagnostics.service.http.app import application
 from diagnostics.service.http.authentication import Authentication
-from diagnostics.service.http.connection import Connection
+from diagnostics.service.http.connection import BACKLOG, EXHAUSTED, Connection, ConnectionLimiter, fair_loop
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.crowd import BACKLOG, EXHAUSTED, ConnectionLimiter
-from diagnostics.service.http.fair import fair_loop
-from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.guard import Hosts
 from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, require_auth_if_public
-from diagnostics.settings.prefix import prefix_of
 from diagnostics.settings.tree import WebSettings
+from diagnostics.settings.values import prefix_of
 from exporters.sources.access import read_secret
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import OtelSignal
+from diagnostics.service.own.telemetry import OtelSignal
 
 log = logging.getLogger(__name__)
 _SDK = logging.getLogger("opentelemetry")

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.benchmark.score import judged
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
-from diagnostics.cli.asking import ServiceQuery, ask
+from diagnostics.cli.explain import ServiceQuery, ask
 from diagnostics.cli.running_service import RunningService
 from diagnostics.errors import EXIT_COLLECT
 from diagnostics.render.explanation.json import schema

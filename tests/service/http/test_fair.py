@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from diagnostics.service.http import fair
+from diagnostics.service.http import connection
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def readable() -> Iterator[list[socket.socket]]:
 def test_those_that_waited_longest_are_served_first_and_nobody_is_passed_over(
     readable: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fair, "AT_ONCE", 3)
-    with fair.FairSelector() as selector:
+    monkeypatch.setattr(connection, "AT_ONCE", 3)
+    with connection.FairSelector() as selector:
         *busy, late = readable
         for one in busy:
             selector.register(one, selectors.EVENT_READ)
@@ -36,7 +36,7 @@ def test_those_that_waited_longest_are_served_first_and_nobody_is_passed_over(
 
 
 def test_a_number_that_is_used_again_has_waited_for_nothing_yet(readable: list[socket.socket]) -> None:
-    with fair.FairSelector() as selector:
+    with connection.FairSelector() as selector:
         selector.register(readable[0], selectors.EVENT_READ)
         selector.select(0)
         selector.unregister(readable[0])

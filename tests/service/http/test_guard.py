@@ -15,7 +15,7 @@ import urllib3
 from starlette.routing import Route
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.service.http import authentication, connection, crowd, guard
+from diagnostics.service.http import authentication, connection, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
 from diagnostics.service.http.server import validate_listener
 from diagnostics.service.own.metrics import OwnMetrics
@@ -332,7 +332,7 @@ def test_of_too_many_connections_the_oldest_give_way(
     cert, key = certificate(tmp_path)
     written = tmp_path / "web.yml"
     written.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n" if tls else "")
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 5)
     trust = ssl.create_default_context(cafile=str(cert)) if tls else None
     with door({"web.config_file": str(written)}, tls=trust) as opened:
         faults = opened.service.metrics.faults
@@ -347,7 +347,7 @@ def test_of_too_many_connections_the_oldest_give_way(
 
 
 def test_strangers_give_way_before_whoever_proved_who_it_is(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 5)
     with (
         door({"web.config_file": str(users)}) as closed,
         urllib3.HTTPConnectionPool("127.0.0.1", closed.server.port) as kept,
@@ -404,7 +404,7 @@ def test_an_open_path_reads_no_body_either(users: Path) -> None:
 
 def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_log_is_not_flooded() -> None:
     metrics, begun = OwnMetrics(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    listening = crowd.ConnectionLimiter(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
+    listening = connection.ConnectionLimiter(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
     with listening, socket.create_connection(listening.getsockname()):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, begun[1]))

@@ -9,9 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from diagnostics.errors import UsageError
-from diagnostics.service.http import probing
-from diagnostics.service.http.probe import MOST_AT_ONCE, seconds_left
-from diagnostics.service.http.probing import pinned
+from diagnostics.service.http import probe
+from diagnostics.service.http.probe import MOST_AT_ONCE, pinned, seconds_left
 from tests.builders import SERVER
 from tests.collect.fake_triton import FakeServer, fake_triton, status
 from tests.service.http.door import Door, door, judged, show
@@ -35,7 +34,7 @@ def sample(text: bytes, name: str) -> float | None:
 
 
 def test_a_server_of_an_allowed_network_is_read_and_judged(allowing: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "PAUSE", 0.1)
+    monkeypatch.setattr(probe, "PAUSE", 0.1)
     with fake_triton() as triton:
         answer = allowing.ask(f"/probe?target=127.0.0.1:{triton.port}", **SOON)
     assert answer.status == 200

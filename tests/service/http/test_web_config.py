@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.service.http.web_config import read_web_config
+from diagnostics.service.http.credentials import read_web_config
 from tests.service.http.door import HASHED
 
 

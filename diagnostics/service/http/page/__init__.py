@@ -4,6 +4,6 @@ Every address is a whole page that is made here and can be read without scripts.
 content again, without the frame around it, when something has changed.
 """
 
-from diagnostics.service.http.page.routes import router
+from diagnostics.service.http.page.pages import router
 
 __all__ = ["router"]

@@ -1,20 +1,245 @@
-"""The pages: a title and a content each."""
+"""Everything that is called something: deployments, servers, models, incidents, checks."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
 
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
+from prometheus_client import Counter
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
-from diagnostics.render.explanation.runbook import parts
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.render.explanation.html import FindingView, drawn, parts, told
 from diagnostics.service.http.context import WebContext
-from diagnostics.service.http.page import deployments, home, incident, incidents, search
-from diagnostics.service.http.page.fleet import Fleet
-from diagnostics.service.http.page.frame import Frame
-from diagnostics.service.http.page.incidents import IncidentFilter
-from diagnostics.settings.prefix import prefix_of
+from diagnostics.service.http.page import deployments, frame, incidents
+from diagnostics.service.http.page.deployments import Values, replayed, standing_of, standings_now
+from diagnostics.service.http.page.frame import Frame, html_answer
+from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
+from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing, is_down, roots, standings
+from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, models, remembered
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.state import LiveState
+from diagnostics.settings.values import prefix_of
+from diagnostics.signals.signal import Subject
+
+MOST = 50
+
+
+def search_values(context: WebContext, text: str) -> Values:
+    """Return what the template shows of what `text` names; nothing for an empty one."""
+    sought = text.casefold().strip()
+    if not sought:
+        return {"text": text, "standings": (), "found": IncidentList(incidents=()), "checks": ()}
+    named = [one for one in standings_now(context) if any(sought in name for name in _names(one))]
+    return {
+        "text": text,
+        "standings": named[:MOST],
+        "found": find(context.history, context.service.board.read().incidents, IncidentFilter(text=text), MOST),
+        "checks": [one for one in catalogue().values() if sought in f"{one.id} {one.title}".casefold()],
+    }
+
+
+def _names(standing: Standing) -> Iterator[str]:
+    yield standing.name.casefold()
+    for target in standing.targets:
+        yield from (target.server.casefold(), target.url.casefold())
+    for item in standing.explanation.anatomy if standing.explanation else ():
+        yield (item.ensemble or "").casefold()
+        yield from (stage.model.casefold() for stage in item.stages)
+
+
+# Beside the first one; all are in the list of the fleet.
+OTHERS_SHOWN = 5
+OPEN_SHOWN, PAST_SHOWN = 20, 5
+# Pictures of the first deployment.
+ENTRIES_DRAWN = 1
+
+
+def home_values(context: WebContext, fleet: Fleet) -> Values:
+    """Return what the template shows."""
+    state = context.service.board.read()
+    found = standings(state, context.service.deployments)
+    first = found[0] if found else None
+    others = [one for one in found[1:] if not one.well and one.word != UNREACHABLE]
+    shown = next((one for one in found if one.explanation and one.word != UNREACHABLE), first)
+    explanation = shown.explanation if shown else None
+    return {
+        "standings": found,
+        "watched": bool(context.service.deployments),
+        "rows": tuple(fleet.rows(found)),
+        "servers": len(state.targets),
+        "tally": tuple(_tally(found)),
+        "down": _down(found, first),
+        "others": others[:OTHERS_SHOWN],
+        "more_others": max(len(others) - OTHERS_SHOWN, 0),
+        "shown": shown,
+        "told": tuple(told(explanation)) if explanation and explanation.loud else (),
+        "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)) if explanation else (),
+        "incidents": tuple(roots(state.incidents))[:OPEN_SHOWN],
+        "past": _past(context),
+        "notes": () if context.history is not None else ("The history is off: nothing is remembered.",),
+        "troubles": tuple(troubles(context.metrics)),
+    }
+
+
+def _tally(found: Sequence[Standing]) -> Iterator[tuple[str, int, str]]:
+    """Yield each word with how many stand so, and the worst tone among them, the worst first."""
+    tones: dict[str, str] = {}
+    for one in found:
+        tones.setdefault(one.word, one.tone)
+    for word, tone in tones.items():
+        yield word, sum(one.word == word for one in found), tone
+
+
+def _down(found: Sequence[Standing], first: Standing | None) -> list[object]:
+    """Return the servers that cannot be read, without the one that the answer names already."""
+    named = first if first is not None and first.word == UNREACHABLE and len(first.targets) == 1 else None
+    return [target for one in found if one is not named for target in one.targets if is_down(target)]
+
+
+def _past(context: WebContext) -> Sequence[object]:
+    if context.history is None:
+        return ()
+    return find(context.history, (), IncidentFilter(state="closed"), PAST_SHOWN).incidents
+
+
+def troubles(metrics: OwnMetrics) -> Iterator[str]:
+    """Yield what fails in the service itself, then what went wrong since its start, a line each."""
+    for fault in metrics.faults.lasting():
+        yield fault.told(time.time())
+    for part, count in _counted(metrics.errors):
+        yield f"{count:.0f} times something went wrong in: {part}. The service's log says what."
+    for queue, count in _counted(metrics.dropped):
+        yield f"{count:.0f} were dropped as the queue was full: {queue}."
+
+
+def _counted(counter: Counter) -> Iterator[tuple[str, float]]:
+    for family in counter.collect():
+        for sample in family.samples:
+            if sample.name.endswith("_total") and sample.value > 0:
+                yield ", ".join(sample.labels.values()), sample.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """An incident, its cause's, and those that it brought about."""
+
+    incident: Incident
+    cause: Incident | None
+    consequences: tuple[Incident, ...]
+
+
+def known_incident(context: WebContext, identity: str) -> Known | None:
+    """Return an incident that is open, or was; None when there is none.
+
+    Raises:
+        SQLAlchemyError: it is not open, and the database is away.
+
+    """
+    state = context.service.board.read()
+    now = {one.id: one for one in state.incidents}
+    if identity in now:
+        caused = tuple(one for one in state.incidents if one.caused_by == identity)
+        return Known(incident=now[identity], cause=now.get(now[identity].caused_by or ""), consequences=caused)
+    story = context.history.incident(identity) if context.history is not None else None
+    if context.history is None or story is None:
+        return None
+    cause = context.history.incident(story.incident.caused_by) if story.incident.caused_by else None
+    return Known(incident=story.incident, cause=cause.incident if cause else None, consequences=story.consequences)
+
+
+def incident_values(context: WebContext, one: Known) -> Values:
+    """Return what the template shows."""
+    finding, at = _told(context, one.incident)
+    return {
+        "one": one.incident,
+        "cause": one.cause,
+        "consequences": one.consequences,
+        "told": finding,
+        "told_at": at,
+        "remembers": context.history is not None,
+    }
+
+
+def _told(context: WebContext, incident: Incident) -> tuple[FindingView | None, float | None]:
+    """Return its finding with evidence and patch: as it is now, else at its worst with Unix seconds, if known."""
+    live = _live(context.service.board.read(), incident)
+    if live is not None or context.history is None:
+        return live, None
+    at = incident.peak_at or incident.opened
+    watched = context.service.deployments.get(incident.deployment)
+    try:
+        then = replayed(context, incident.deployment, at, watched.objective if watched else None)
+    except CollectError:
+        return None, None  # its bodies are gone; what the incident itself tells stays
+    return _in(then, incident), at
+
+
+def _live(state: LiveState, incident: Incident) -> FindingView | None:
+    evaluation = state.evaluations.get(incident.deployment)
+    return _in(evaluation.explanation, incident) if evaluation and incident.open else None
+
+
+def _in(explanation: Explanation, incident: Incident) -> FindingView | None:
+    return next((one for one in told(explanation) if one.finding.id == incident.fingerprint), None)
+
+
+HOUR = 3600.0
+Moment = Annotated[float | None, Field(ge=0, le=1e11)]
+
+
+class TimelineQuery(BaseModel):
+    """Which timeline: a model, the newest `since` seconds or the span from `from` to `to` in Unix seconds."""
+
+    server: str = Field(default="", max_length=500)
+    model: str = Field(default="", max_length=500)
+    since: float = Field(default=HOUR, ge=SHORTEST, le=LONGEST)
+    start: Moment = Field(default=None, alias="from")
+    to: Moment = None
+
+
+def answer(context: WebContext, name: str, asked: TimelineQuery) -> Json | None:
+    """Return the timeline; None where nothing is remembered, or nothing of that name is watched.
+
+    Raises:
+        SQLAlchemyError: the history's database is away.
+
+    """
+    standing = standing_of(context, name)
+    on = _subject(standing, asked) if standing is not None else None
+    if context.history is None or on is None:
+        return None
+    span = _span(asked, on, context.clock())
+    return remembered(context.history, name, span, _evidence(standing), context.service.board.read().started)
+
+
+def _evidence(standing: Standing | None) -> Evidence | None:
+    return standing.explanation.evidence if standing is not None and standing.explanation else None
+
+
+def _subject(standing: Standing, asked: TimelineQuery) -> Subject | None:
+    """Return the model that is asked for, of any server if none is named; the first one if no model is."""
+    if asked.server and asked.model:
+        return Subject(server=asked.server, model=asked.model)
+    known = models(standing.explanation) if standing.explanation else ()
+    return next((one for one in known if asked.model in ("", one.model)), None)
+
+
+def _span(asked: TimelineQuery, on: Subject, now: float) -> TimelineRange:
+    end = min(asked.to, now) if asked.to is not None else now
+    start = asked.start if asked.start is not None else end - asked.since
+    start = min(max(start, end - LONGEST), end - SHORTEST)
+    return TimelineRange(server=on.server, model=on.model or "", start=start, end=end)
+
 
 AWAY = "The history's database cannot be read now"
 
@@ -39,7 +264,7 @@ class Pages:
 
     def now(self) -> Shown:
         """What is wrong now."""
-        values = home.values(self._context, self._fleet)
+        values = home_values(self._context, self._fleet)
         found = deployments.standings_now(self._context)
         wrong = sum(not one.well for one in found)
         title = (
@@ -77,12 +302,12 @@ class Pages:
     def incident(self, identity: str) -> Shown:
         """One incident."""
         try:
-            known = incident.known(self._context, identity)
+            known = known_incident(self._context, identity)
         except SQLAlchemyError:
             return self.missing(f"{AWAY}.", 503)
         if known is None:
             return self.missing("No such incident is known. Old ones are forgotten: history.keep_signals.")
-        values = incident.values(self._context, known)
+        values = incident_values(self._context, known)
         return Shown(known.incident.check, self.frame.content("incident.html", **values), lives=known.incident.open)
 
     def incidents(self, wanted: IncidentFilter) -> Shown:
@@ -102,7 +327,7 @@ class Pages:
 
     def search(self, text: str) -> Shown:
         """Everything that is called so."""
-        return Shown("Search", self.frame.content("search.html", **search.values(self._context, text)))
+        return Shown("Search", self.frame.content("search.html", **search_values(self._context, text)))
 
     def runbooks(self) -> Shown:
         """All checks by layer."""
@@ -124,3 +349,93 @@ class Pages:
     def missing(self, what: str, status: int = 404) -> Shown:
         """Why there is no such page."""
         return Shown("Not found", self.frame.content("missing.html", what=what), status=status)
+
+
+FRAGMENTS = "/fragments"
+A_YEAR = 365 * 86400
+Text = Annotated[str, Query(max_length=200)]
+
+
+def router(context: WebContext, fleet: Fleet) -> APIRouter:
+    """Return the pages, their contents alone under `/fragments`, and the files they use."""
+    routes, pages = APIRouter(include_in_schema=False), Pages(context, fleet)
+    _add(routes, pages, "/", lambda: pages.now(), fragment=f"{FRAGMENTS}/now")
+    _add(routes, pages, "/runbooks", lambda: pages.runbooks())
+    _add_parametrized(routes, pages)
+    _add_files(routes)
+    _add_timelines(routes, context)
+    return routes
+
+
+def _add(routes: APIRouter, pages: Pages, path: str, make: Callable[..., Shown], *, fragment: str = "") -> None:
+    """Add a page at `path`, and its content at the same path under `/fragments`."""
+    made = Depends(make)
+
+    def whole(request: Request, shown: Shown = made) -> Response:
+        below = request.scope["path"].removeprefix(request.scope["root_path"])
+        where = fragment or FRAGMENTS + quote(below)
+        again = f"{where}?{request.url.query}" if request.url.query else where
+        query = request.query_params.get("q", "") if path == "/search" else ""
+        return pages.frame.page(
+            shown.title, shown.content, fragment=again if shown.lives else "", query=query, status=shown.status
+        )
+
+    def alone(shown: Shown = made) -> Response:
+        answer = html_answer(shown.content, shown.status)
+        answer.headers["X-Title"] = quote(shown.title.encode("utf-8", "replace"))
+        return answer
+
+    routes.add_api_route(path, whole, methods=["GET"])
+    routes.add_api_route(fragment or FRAGMENTS + path, alone, methods=["GET"])
+
+
+def _add_parametrized(routes: APIRouter, pages: Pages) -> None:
+    def deployment(name: str, at: Text = "", check: Text = "") -> Shown:
+        return pages.deployment(name, at, check)
+
+    def incident(identity: str) -> Shown:
+        return pages.incident(identity)
+
+    def incidents(
+        q: Text = "", state: Text = "any", deployment: Text = "", check: Text = "", severity: Text = ""
+    ) -> Shown:
+        return pages.incidents(
+            IncidentFilter(text=q, state=state, deployment=deployment, check=check, severity=severity)
+        )
+
+    def search(q: Text = "") -> Shown:
+        return pages.search(q)
+
+    def runbook(check: str) -> Shown:
+        return pages.runbook(check)
+
+    _add(routes, pages, "/deployments/{name}", deployment)
+    _add(routes, pages, "/incidents", incidents)
+    _add(routes, pages, "/incidents/{identity}", incident)
+    _add(routes, pages, "/search", search)
+    _add(routes, pages, "/runbooks/{check}", runbook)
+
+
+def _add_files(routes: APIRouter) -> None:
+    @routes.get("/static/{name}")
+    def static(name: str, v: str = "", accept_encoding: Annotated[str, Header()] = "") -> Response:
+        if name not in frame.NAMES:
+            raise HTTPException(404, "there is no such file")
+        file = frame.read(name)
+        kept = f"public, max-age={A_YEAR}, immutable" if v == file.version else "no-cache"
+        headers = {"Cache-Control": kept, "Vary": "Accept-Encoding", "X-Content-Type-Options": "nosniff"}
+        if "gzip" in accept_encoding:
+            return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.type)
+        return Response(file.body, headers=headers, media_type=file.type)
+
+
+def _add_timelines(routes: APIRouter, context: WebContext) -> None:
+    @routes.get(f"{FRAGMENTS}/timelines/{{name}}")
+    def timelines(name: str, asked: Annotated[TimelineQuery, Query()]) -> dict[str, Any]:
+        try:
+            found = answer(context, name, asked)
+        except SQLAlchemyError:
+            raise HTTPException(503, AWAY) from None
+        if found is None:
+            raise HTTPException(404, "nothing of this name is remembered")
+        return found

@@ -10,10 +10,9 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
-from diagnostics.render.clean import clean
+from diagnostics.render.plain import clean
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.signal import Signal
-from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.signal import Scope, Signal, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.store.reader import HistoryReader
 

@@ -1,0 +1,451 @@
+"""Whether the model of a window, as it was, holds what was measured in it: else it judges nothing, and raises a doubt.
+
+A stage that is offered all that it can do has no steady state: what was waited for it is no contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+from math import inf
+from time import thread_time
+from typing import TypeVar, cast
+
+import msgspec
+
+from diagnostics.checks.check import Quiet
+from diagnostics.diagnosis.explanation import Explanation, with_findings, with_results
+from diagnostics.diagnosis.finding import (
+    Effect,
+    EndToEnd,
+    Finding,
+    Unpredicted,
+    by_saving,
+    claimed,
+    corrected,
+    id_of,
+    ordered,
+)
+from diagnostics.diagnosis.predicting import Intervention, Predictor, Simulations, effect, why_not
+from diagnostics.diagnosis.run import Result, fired
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import unlike
+from diagnostics.signals.signal import Reading
+from diagnostics.units import Unit
+
+# A cause is doubted where the model does not hold more than half of what it is said to cost: most of it then comes from
+# something that the model, and with it the remedy, does not know.
+DOUBTED_PART = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastCheck:
+    """What the model of the window says of it.
+
+    Attributes:
+        beyond: seconds of the measured mean that it does not hold; 0 where it holds all, or where none can be said.
+        said: that it does not hold them, in words; empty where it does.
+
+    """
+
+    beyond: float = 0.0
+    said: str = ""
+
+    def contradicts(self, seconds_per_request: float) -> bool:
+        """Return whether it does not hold most of what a cause is said to take of each request."""
+        return bool(self.said) and self.beyond > DOUBTED_PART * seconds_per_request > 0
+
+
+def account(asked: Intervention, simulations: Simulations) -> ForecastCheck:
+    """Return what the closed forms say of the window, or the simulation where that is nearer.
+
+    Raises:
+        Unpredictable: the simulation takes more events than a run may have.
+
+    """
+    measured = asked.fitted.measured.mean
+    quick = estimate(asked.fitted)
+    if measured is None or _may_grow(quick) or quick.accounts_for(measured):
+        return ForecastCheck()
+    nearest = quick
+    if asked.affordable:
+        simulated = simulations.of(asked.fitted)
+        if _may_grow(simulated) or simulated.accounts_for(measured):
+            return ForecastCheck()
+        nearest = min(quick, simulated, key=lambda one: one.beyond(measured))
+    beyond = nearest.beyond(measured)
+    if beyond < max(WORTHWHILE_SHARE * measured, WORTHWHILE_SECONDS):
+        return ForecastCheck()
+    return ForecastCheck(beyond=beyond, said=" ".join(unlike(asked.fitted, nearest)))
+
+
+def _may_grow(found: Performance) -> bool:
+    return found.mean is None or found.mean.high is None or not found.stable
+
+
+# What holds of a window holds of the next ones like it: a running service asks anew after so many seconds.
+KEPT_SECONDS = 300.0
+# Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
+# that has begun is finished, within the events that a run may have.
+PROOF_SECONDS = 10.0
+# A cause is as likely wrong as right where the model that its remedy rests on is not that of the window.
+DOUBTED_CONFIDENCE = 0.6
+# What was forecast of a window is forecast anew from one this many times as long.
+_MORE = 2.0
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ForecastCache:
+    """What was answered for earlier windows, for as long as it is thought to hold."""
+
+    seconds: float = KEPT_SECONDS
+    _kept: dict[Hashable, tuple[float, float, float, object]] = field(default_factory=dict)
+
+    def of(self, key: Hashable, now: float, make: Callable[[], T], mean_seconds: float = 0.0, length: float = 0.0) -> T:
+        """Return the answer for a key at Unix second `now`, made anew where there is none that still holds.
+
+        It holds for some time, while requests take about as long (`mean_seconds`) as when it was made: not by as much
+        more or less as is worth a change. A window of twice the `length` in seconds, as one that fills, tells more.
+        """
+        self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
+        if not self.holds(key, now, mean_seconds, length):
+            self._kept[key] = now, mean_seconds, length, make()
+        return cast("T", self._kept[key][3])
+
+    def holds(self, key: Hashable, now: float, mean_seconds: float = 0.0, length: float = 0.0) -> bool:
+        """Say whether an answer for a key still holds at Unix second `now`."""
+        kept = self._kept.get(key)
+        if kept is None or not 0 <= now - kept[0] <= self.seconds or length > _MORE * kept[2] > 0:
+            return False
+        return abs(mean_seconds - kept[1]) <= max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS)
+
+
+class _SpentError(Exception):
+    """The time for proofs is over."""
+
+
+@dataclass(slots=True)
+class CpuBudget:
+    """The processor time that forecasts may take, from the first question on."""
+
+    seconds: float = PROOF_SECONDS
+    clock: Callable[[], float] = thread_time
+    _end: float = inf
+
+    @property
+    def spent(self) -> bool:
+        """Whether it is over; the first question begins it."""
+        now = self.clock()
+        self._end = min(self._end, now + self.seconds)
+        return now >= self._end
+
+
+def validated(
+    explanation: Explanation,
+    *,
+    simulate: bool = True,
+    memory: ForecastCache | None = None,
+    budget: CpuBudget | None = None,
+) -> Explanation:
+    """Return the explanation with what each suggestion would do, without causes whose removal would not help.
+
+    Where the simulation accounts for the window as it is, its saving is the saving. A finding is dropped, its check
+    quiet with the reason, where what its change saves is too little to be worth one (15 % and 5 ms), likely or at most,
+    and closed forms do not disagree. Of several changes to one entry, none of which helps alone, those
+    stay that help together. What a finding takes of each request is no more than its change is simulated to save.
+    Rivals for the same seconds change places where both agree that the one that the checks put second saves more.
+
+    Where the model does not hold most of what a finding is said to cost, its confidence is at most 0.6 (`doubt`).
+
+    Args:
+        explanation: of a window.
+        simulate: simulate the first suggestion that can be; the others are by closed forms. Where False, only what a
+            memory still holds is as simulated.
+        memory: answers of earlier windows of the same deployment; None to answer anew.
+        budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
+
+    """
+    if explanation.proven or all(finding.suggestion is None for finding in explanation.findings):
+        return explanation
+    proof = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
+    explanation = proof.judged()
+    found = proof.told(explanation.findings)
+    return replace(with_findings(explanation, found), proven=True)
+
+
+class _Validator:
+    """Asks for forecasts of one explanation's findings."""
+
+    def __init__(self, explanation: Explanation, memory: ForecastCache, budget: CpuBudget, *, simulate: bool) -> None:
+        self._before, self._memory, self._budget, self._may_simulate = explanation, memory, budget, simulate
+        self._predictor = Predictor(explanation.evidence, explanation.anatomy)
+        self._simulations = Simulations()
+        self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
+        self._together: dict[str, Intervention] = {}
+
+    @property
+    def _by(self) -> Mapping[str, Ask]:
+        return {"closed forms": _by_closed_forms, "simulation": partial(_by_simulation, self._simulations)}
+
+    def judged(self) -> Explanation:
+        """Return the explanation without what is refuted, and rivals in the order of what they save."""
+        refuted = {
+            one.id: line
+            for one in self._before.findings
+            if _may_be_refuted(one) and (line := self._answer("helps", one, partial(_too_little, self._by)))
+        }
+        for several in self._of_one_entry():
+            if any(one.id in refuted for one in several):
+                self._keep_together(several, refuted)
+        ahead = tuple(self._ahead(self._before.findings))
+        if not refuted and not ahead:
+            return self._before
+        results = [self._quieted(result, refuted) for result in self._before.results]
+        return with_results(self._before, results, ahead)
+
+    def told(self, found: Sequence[Finding]) -> Sequence[Finding]:
+        """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
+        told = list[Finding]()
+        for one in found:
+            told.append(self._told(one, simulate=not any(_is_simulated(other) for other in told)))
+        first = next(iter(ordered(told)), None)
+        if first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
+            # What was put first cost less than it was said to.
+            before = next(one for one in found if one.id == first.id)
+            told = [self._told(before, simulate=True) if one.id == first.id else one for one in told]
+        return ordered(told)
+
+    def _told(self, finding: Finding, *, simulate: bool) -> Finding:
+        known = self._answer("account", finding, partial(account, simulations=self._simulations)) or ForecastCheck()
+        told = self._effect(finding, known.said, simulate=simulate)
+        made = _with(finding, told)
+        if known.contradicts(finding.impact.seconds_per_request):
+            made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.said}.")
+        if isinstance(told, EndToEnd) and told.simulated and not known.said:
+            made = corrected(made, max(told.now_mean - told.mean.value, 0.0))
+        return made
+
+    def _effect(self, finding: Finding, doubt: str, *, simulate: bool) -> Effect | None:
+        simulate = simulate and (self._may_simulate or self._holds("effect True", finding))
+        simulations = self._simulations if simulate else None
+
+        def make() -> Effect | None:
+            asked = self._together.get(finding.id) or self._asked(finding)
+            try:
+                return effect(asked, finding, simulations, doubt) if isinstance(asked, Intervention) else asked
+            except Unpredictable as error:
+                return Unpredicted(because=why_not(error))
+
+        try:
+            return self._kept(f"effect {simulate}", finding, make)
+        except _SpentError:
+            seconds = Unit.SECONDS.show(self._budget.seconds)
+            return Unpredicted(because=f"not proven: forecasts took {seconds} by then; ask diag whatif for it")
+
+    def _answer(self, what: str, finding: Finding, ask: Callable[[Intervention], T | None]) -> T | None:
+        def make() -> T | None:
+            asked = self._asked(finding)
+            try:
+                return ask(asked) if isinstance(asked, Intervention) else None
+            except Unpredictable:
+                return None
+
+        try:
+            return self._kept(what, finding, make)
+        except _SpentError:
+            return None
+
+    def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
+        make = partial(self._within, make)
+        window = self._before.window
+        length = window.end - window.start
+        return self._memory.of(_key(what, finding), window.end, make, finding.impact.mean_seconds, length)
+
+    def _holds(self, what: str, finding: Finding) -> bool:
+        window = self._before.window
+        length = window.end - window.start
+        return self._memory.holds(_key(what, finding), window.end, finding.impact.mean_seconds, length)
+
+    def _within(self, make: Callable[[], T]) -> T:
+        """Return an answer made now; what is known already costs nothing, whatever the budget."""
+        if self._budget.spent:
+            raise _SpentError
+        return make()
+
+    def _asked(self, finding: Finding) -> Intervention | Unpredicted | None:
+        result = self._results.get(finding.id)
+        return self._predictor.asked(finding, result) if result is not None else None
+
+    def _of_one_entry(self) -> Iterator[Sequence[Finding]]:
+        """Yield the findings of each ensemble whose settings might be changed together, two at least."""
+        entries: dict[tuple[str, str | None], list[Finding]] = {}
+        for one in self._before.findings:
+            if one.suggestion and one.suggestion.change and _may_be_refuted(one):
+                entries.setdefault((one.subject.server, one.subject.ensemble), []).append(one)
+        yield from (several for (_, entry), several in entries.items() if entry is not None and len(several) > 1)
+
+    def _keep_together(self, found: Sequence[Finding], refuted: dict[str, LedgerLine]) -> None:
+        """Refute none of several findings whose changes help together: branches of an ensemble hide each other.
+
+        Together they save what is worth a change beyond what those do that are not refuted.
+        """
+        pairs = [(one, self._results[one.id]) for one in found]
+        every = self._predictor.together(pairs)
+        others = self._predictor.together([(one, result) for one, result in pairs if one.id not in refuted])
+        if every is None:
+            return
+        key = "+".join(one.id for one in found)
+        if self._answer(f"together {key}", found[0], lambda _: _is_worth(self._by, every, others)):
+            for one in found:
+                refuted.pop(one.id, None)
+                self._together[one.id] = every
+
+    def _quieted(self, result: Result, refuted: Mapping[str, LedgerLine]) -> Result:
+        line = refuted.get(id_of(result)) if result.fires else None
+        if line is None:
+            return result
+        ledger = replace(result.ledger, lines=[*result.ledger.lines, line])
+        return msgspec.structs.replace(
+            result, outcome=Quiet(because="requests would take about as long with its change"), noted=ledger
+        )
+
+    def _ahead(self, found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+        """Yield pairs of rivals, the one first that forecasts put first and the checks second."""
+        findings = {finding.id: finding for finding in found}
+        for first, second in combinations(by_saving(self._before.results), 2):
+            one, other = findings.get(id_of(first)), findings.get(id_of(second))
+            if one and other and claimed(first) & claimed(second) and self._saves_more(other, one):
+                yield other.id, one.id
+
+    def _saves_more(self, one: Finding, other: Finding) -> bool:
+        """Whether one saves more at every end of what is not known, by as much as is worth a change."""
+        needed = self._answer("needed", one, _needed) or inf
+        for name, ask in self._by.items():
+            mine, others = (self._answer(name, finding, ask) for finding in (one, other))
+            if mine is None or others is None or mine[1] - others[1] < needed:
+                return False
+            if any(a < b for a, b in zip(mine, others, strict=True)):
+                return False
+        return True
+
+
+def _with(finding: Finding, told: Effect | None) -> Finding:
+    """Return the finding with its effect; what is shown of its stage is from the same forecast."""
+    suggestion = finding.suggestion
+    if suggestion is None or told is None:
+        return finding
+    if isinstance(told, EndToEnd):
+        suggestion = replace(suggestion, prediction=told.stage)
+    elif told.overrules:
+        suggestion = replace(suggestion, prediction=None)
+    return replace(finding, suggestion=suggestion, effect=told)
+
+
+def _key(what: str, finding: Finding) -> Hashable:
+    return what, finding.id, repr(finding.suggestion and finding.suggestion.change)
+
+
+def _is_simulated(finding: Finding) -> bool:
+    return isinstance(finding.effect, EndToEnd) and finding.effect.simulated
+
+
+Saving = tuple[float, float, float]
+"""Seconds per request that an intervention saves at the favourable end of what is not known, likely, and at the other.
+
+Both sides of each difference are taken at the same end: what makes a queue short makes it short with the change, too.
+Infinite where only the change keeps up.
+"""
+
+
+def _by_closed_forms(asked: Intervention) -> Saving | None:
+    return _saving(asked, estimate(asked.fitted), estimate(asked.after))
+
+
+Ask = Callable[[Intervention], Saving | None]
+
+
+def _by_simulation(simulations: Simulations, asked: Intervention) -> Saving | None:
+    """Return the saving as simulated; None where the simulation does not account for the window as it is.
+
+    Where it does, no end saves more than from what was measured to the shortest that is forecast.
+    """
+    if not asked.affordable:
+        return None
+    base, measured = simulations.of(asked.fitted), asked.fitted.measured.mean
+    if unlike(asked.fitted, base):
+        return None
+    after = simulations.of(asked.after)
+    saving = _saving(asked, base, after)
+    if saving is None or after.mean is None or measured is None:
+        return saving
+    most = measured - after.mean.low
+    return min(saving[0], most), min(saving[1], most), min(saving[2], most)
+
+
+def _saving(asked: Intervention, base: Performance, after: Performance) -> Saving | None:
+    """Return the saving; None where one side has no steady state, or only the change may have none.
+
+    What is likely is the larger of two differences: from what is forecast of the window, and from what was measured.
+    """
+    now, then = base.mean, after.mean
+    if now is None or then is None or not (base.stable and after.stable):
+        return None
+    likely = max(now.value, asked.fitted.measured.mean or 0.0) - then.value
+    if now.high is not None and then.high is not None:
+        return now.low - then.low, likely, now.high - then.high
+    if then.high is None and now.high is not None:
+        return None
+    return now.low - then.low, likely, likely if then.high is None else inf
+
+
+def _needed(asked: Intervention) -> float:
+    """Return the seconds that are worth a change."""
+    return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
+
+
+def _may_be_refuted(finding: Finding) -> bool:
+    """Say whether a forecast can speak against a finding.
+
+    What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
+    """
+    suggestion, harm = finding.suggestion, finding.impact
+    return (
+        suggestion is not None
+        and not suggestion.relieves
+        and harm.seconds_per_request > 0
+        and harm.share_of_requests_failed <= 0
+    )
+
+
+def _too_little(by: Mapping[str, Ask], asked: Intervention) -> LedgerLine | None:
+    """Return what a change saves, too little to be worth one; None where it is enough, or that cannot be said."""
+    needed = _needed(asked)
+    quick = by["closed forms"](asked)
+    if needed == inf or (quick is not None and min(quick) >= needed):
+        return None
+    saving = by["simulation"](asked)
+    if saving is None or (quick is not None and quick[1] >= needed):
+        return None
+    most, likely = max(*saving, 0.0), max(saving[1], 0.0)
+    if most < needed:
+        return _line("simulated_saving_at_most", most, needed)
+    return _line("simulated_saving", likely, needed) if likely < needed and quick is not None else None
+
+
+def _line(signal: str, seconds: float, needed: float) -> LedgerLine:
+    reading = Reading.of(seconds, Unit.SECONDS, "simulation", estimated=True)
+    return LedgerLine(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
+
+
+def _is_worth(by: Mapping[str, Ask], asked: Intervention, others: Intervention | None) -> bool:
+    """Return whether several changes likely save what is worth them, beyond what some of them do alone."""
+    saving, without = by["simulation"](asked), by["simulation"](others) if others else None
+    if saving is None:
+        return False
+    return saving[1] - max(without[1] if without else 0.0, 0.0) >= _needed(asked)

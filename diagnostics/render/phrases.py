@@ -1,0 +1,331 @@
+"""What text, Markdown and HTML say in the same words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from diagnostics.anatomy.anatomy import Anatomy
+from diagnostics.checks.check import Prediction
+from diagnostics.diagnosis.explanation import Explanation, Verdict, relevant
+from diagnostics.diagnosis.finding import EndToEnd, Finding, Unpredicted
+from diagnostics.diagnosis.undecided import unseen_time
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
+from diagnostics.signals.signal import Missing
+from diagnostics.units import Unit
+from diagnostics.window.lifecycle import ServerChange
+
+
+def beside(explanation: Explanation) -> dict[str, str]:
+    """Return by a finding's id how its patch stands to the patch of an earlier finding, where both touch one model."""
+    number, found = numbers(explanation), dict[str, str]()
+    patched = [one for one in explanation.findings if one.advice and one.advice.patch and one.suggestion]
+    for at, one in enumerate(patched):
+        earlier = [other for other in patched[:at] if other.subject.model == one.subject.model]
+        if earlier:
+            found[one.id] = _beside(one, earlier[0], number[earlier[0].id])
+    return found
+
+
+def _beside(one: Finding, other: Finding, number: int) -> str:
+    mine, theirs = _settings(one), _settings(other)
+    if mine == theirs:
+        return f"the same change as {number}: it needs to be made once"
+    shared = any(a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.") for a in mine for b in theirs)
+    where = "changes the same lines as" if shared else "changes the same file as"
+    return f"{where} {number}; one change at a time: apply the patch of {number}, measure, then look again"
+
+
+def _settings(finding: Finding) -> dict[str, object]:
+    change = finding.suggestion.change if finding.suggestion else None
+    return {setting.path: setting.value for setting in change.settings} if change else {}
+
+
+def title(explanation: Explanation) -> str:
+    """Return the verdict, with the root cause and what it is about where there is one."""
+    verdict = explanation.verdict.value
+    first = next(iter(explanation.loud), None)
+    return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
+
+
+def headline(explanation: Explanation) -> str:
+    """Return the answer in one sentence: the root cause, else why there is none."""
+    if explanation.loud:
+        return explanation.loud[0].summary
+    return explanation.reason or _nothing_to_change(explanation)
+
+
+def changes(explanation: Explanation) -> list[str]:
+    """Return the changes of settings inside the window, as `changes_told`."""
+    return changes_told(explanation.changes)
+
+
+def changes_told(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
+    """Return changes of settings, each with its server, in their order with their times in UTC."""
+    several = len({server for server, _ in made}) > 1
+    return [
+        f"settings of {change.model}{f' on {server}' if several else ''} changed "
+        f"{datetime.fromtimestamp(change.at, UTC):%H:%M:%S}: {change.differences}"
+        for server, change in made
+    ]
+
+
+def next_step(explanation: Explanation) -> str:
+    """Return what to do first, as `fix: …`, `mitigate: …` or `next: …`; empty when there is nothing to do."""
+    for finding in explanation.loud[:1]:
+        if finding.suggestion:
+            return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
+    if explanation.loud or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
+        return ""
+    if explanation.window.untimed and explanation.blind_spots:
+        return f"next: {explanation.blind_spots[0].whole_fix}"
+    if explanation.next_measurement:
+        return f"next: {explanation.next_measurement}"
+    # Where checks could not decide, what they lacked tells more than any look at what is there.
+    fixes = Counter(spot.fix for spot in explanation.blind_spots if spot.fix)
+    if fixes and explanation.unknown:
+        return f"next: {fixes.most_common(1)[0][0]}"
+    return f"next: {explanation.symptoms[0].next_measurement}" if explanation.symptoms else ""
+
+
+def next_command(explanation: Explanation) -> str:
+    """Return the command that `next_step` ends with, which cannot be pasted once it is wrapped; empty without one."""
+    command = explanation.blind_spots[0].command if explanation.blind_spots else ""
+    return command if command and next_step(explanation).endswith(command) else ""
+
+
+def rough(explanation: Explanation) -> str:
+    """Return why the answer is to be taken with care, in sentences; empty where nothing speaks against it."""
+    doubt = explanation.loud[0].doubt if explanation.loud else ""
+    return f"{doubt} Check the cause before you act on it." if doubt else ""
+
+
+def _nothing_to_change(explanation: Explanation) -> str:
+    if not explanation.anatomy:
+        return "nothing to judge"
+    busiest = explanation.anatomy[0]
+    name = busiest.ensemble or busiest.stages[0].model
+    return f"requests of {name} take {Unit.SECONDS.show(busiest.mean_seconds)} on average, and no change would help"
+
+
+def subject_name(finding: Finding) -> str:
+    """Return the shortest name of what a finding is about."""
+    subject = finding.subject
+    return subject.model or subject.ensemble or subject.gpu or subject.server
+
+
+def names(finding: Finding) -> list[tuple[str, str]]:
+    """Return the whole subject as pairs of a word and a name: model, version, GPU, ensemble and server."""
+    subject = finding.subject
+    parts = (
+        ("model", subject.model),
+        ("version", subject.version),
+        ("GPU", subject.gpu),
+        ("in" if subject.model else "ensemble", subject.ensemble),
+        ("on", subject.server),
+    )
+    return [(word, name) for word, name in parts if name]
+
+
+def where(finding: Finding) -> str:
+    """Return the whole subject in words, and since when, if that is inside the window."""
+    began = since(finding)
+    return " ".join(f"{word} {name}" for word, name in names(finding)) + (f", {began}" if began else "")
+
+
+def since(finding: Finding) -> str:
+    """Return when it began and what happened then: `since 21:12:54Z (safety version 2 loaded)`; empty if unknown."""
+    if finding.onset is None:
+        return ""
+    change = f" ({finding.onset.change})" if finding.onset.change else ""
+    return f"since {datetime.fromtimestamp(finding.onset.at, UTC):%H:%M:%SZ}{change}"
+
+
+def impact(finding: Finding) -> str:
+    """Return what users lose to it; empty when it costs no time and no request."""
+    harm, parts = finding.impact, []
+    if harm.seconds_per_request > 0:
+        share = Unit.RATIO.show(harm.share_of_latency)
+        parts.append(f"takes {Unit.SECONDS.show(harm.seconds_per_request)} of each request ({share})")
+    if harm.share_of_requests_failed > 0:
+        parts.append(f"fails {Unit.RATIO.show(harm.share_of_requests_failed)} of requests")
+    return ", ".join(parts)
+
+
+def predicted(prediction: Prediction) -> str:
+    """Return a prediction as one sentence with its interval, or with what would make it unlimited."""
+    show = Unit.SECONDS.show
+    high = "not keeping up" if prediction.high_seconds is None else show(prediction.high_seconds)
+    interval = f"{show(prediction.low_seconds)} to {high}"
+    assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
+    what = f"{prediction.phase.value}{f' of {prediction.model}' if prediction.model else ''}"
+    return (
+        f"predicted {what}: {show(prediction.now_seconds)} → "
+        f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes}){_unless(prediction)}"
+    )
+
+
+def _unless(prediction: Prediction | None) -> str:
+    """Return in which case, that was not seen, nothing is gained; empty where none is known."""
+    return f"; no gain if {prediction.unless}" if prediction is not None and prediction.unless else ""
+
+
+def mean_now(finding: Finding) -> float:
+    """Return the mean seconds of the entry's requests, as `mean_after` is to be set against."""
+    return finding.effect.now_mean if isinstance(finding.effect, EndToEnd) else finding.impact.mean_seconds
+
+
+def mean_after(finding: Finding) -> float | None:
+    """Return the mean seconds of the entry's requests with the suggestion; None when that is not predicted.
+
+    Where nothing was forecast end to end, it is the mean less what the finding takes.
+    """
+    if finding.effect is not None:
+        return finding.effect.mean.value if isinstance(finding.effect, EndToEnd) else None
+    if finding.suggestion is None or finding.suggestion.prediction is None or finding.impact.mean_seconds <= 0:
+        return None
+    return max(finding.impact.mean_seconds - finding.impact.seconds_per_request, 0.0)
+
+
+def end_to_end(finding: Finding) -> str:
+    """Return what is predicted of the entry's requests, or why nothing is; empty when there is nothing to tell."""
+    unless = _unless(finding.suggestion.prediction if finding.suggestion else None)
+    if isinstance(finding.effect, EndToEnd):
+        return _both_ends(finding.effect, unless)
+    if isinstance(finding.effect, Unpredicted):
+        return f"end to end not predicted: {finding.effect.because}"
+    after = mean_after(finding)
+    if after is None:
+        return ""
+    name = finding.subject.ensemble or finding.subject.model
+    now = Unit.SECONDS.show(finding.impact.mean_seconds)
+    return f"predicted mean of {name}: {now} → {Unit.SECONDS.show(after)}{unless}"
+
+
+def _both_ends(effect: EndToEnd, unless: str) -> str:
+    show, mean = Unit.SECONDS.show, effect.mean
+    high = "not keeping up" if mean.high is None else show(mean.high)
+    said = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
+    if effect.p95 is not None and effect.now_p95 is not None:
+        said += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
+    by = "" if effect.simulated else ", by closed forms"
+    return f"predicted end to end: {said}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
+
+
+def value(line: LedgerLine) -> str:
+    """Return an evidence line's value, `unknown` when it is absent."""
+    return "unknown" if line.reading.missing is not None else line.reading.unit.show(line.reading.value)
+
+
+def limit(line: LedgerLine) -> str:
+    """Return what the value was compared with."""
+    return f"{line.sign} {line.reading.unit.show(line.limit)}"
+
+
+def source(line: LedgerLine) -> str:
+    """Return where the value is from, or why it is absent."""
+    reading = line.reading
+    if reading.missing is not None:
+        return reading.missing.value.replace("_", " ")
+    names = (reading.source or "—").replace(" and ", "+")
+    return f"{names}, estimated" if reading.estimated else names
+
+
+class Unseen(NamedTuple):
+    """What could not be seen for one reason and with one remedy."""
+
+    what: tuple[str, ...]
+    why: str
+    fix: str
+
+
+def unseen(explanation: Explanation) -> list[Unseen]:
+    """Return the blind spots, those with one reason and remedy together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for spot in explanation.blind_spots:
+        found.setdefault((spot.why, spot.whole_fix), []).append(spot.what.rstrip("."))
+    return [Unseen(tuple(what), why, fix) for (why, fix), what in found.items()]
+
+
+def undecided(explanation: Explanation) -> dict[str, list[str]]:
+    """Return by absent reading and reason, as `instances not exported`, the checks that it kept from deciding.
+
+    What idles is left out, as there is nothing to decide, and what could not change the verdict.
+    """
+    found: dict[str, set[str]] = {}
+    kept = relevant(explanation.evidence, explanation.results, explanation.anatomy, explanation.verdict)
+    matter = {id(result) for result in kept}
+    for result, unknown in explanation.unknown:
+        if unknown.reason is Missing.IDLE or id(result) not in matter:
+            continue
+        reason = f"{unknown.signal} {unknown.reason.value.replace('_', ' ')}"
+        found.setdefault(reason, set()).add(result.check.id)
+    return {reason: sorted(checks) for reason, checks in found.items()}
+
+
+def share(seconds: float, item: Anatomy) -> str:
+    """Return what part of a request's time some seconds are."""
+    part = seconds / item.mean_seconds if item.mean_seconds > 0 else None
+    if part is None:
+        return "—"
+    return "<0.01 %" if 0 < part < 1e-4 else Unit.RATIO.show(part)
+
+
+def rest(item: Anatomy) -> str:
+    """Return what the time is called that no stage accounts for; only traces show where it passes."""
+    if item.ensemble:
+        return "between stages"
+    return "outside the model" if item.source == "traces" else "not accounted for"
+
+
+def derivation(item: Anatomy) -> str:
+    """Return how the time was derived that no stage accounts for; empty where it was traced, or is hardly any."""
+    seconds = item.unattributed_seconds
+    if (
+        item.ensemble
+        or item.source == "traces"
+        or seconds < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
+    ):
+        return ""
+    name = item.stages[0].model
+    return (
+        f"{Unit.SECONDS.show(seconds)} is the duration of {name}'s requests less the queue, input, compute and output "
+        "above. What takes it was not measured: models that it calls, an engine, or the frontend. Traces show it"
+    )
+
+
+def beside_path(item: Anatomy) -> list[str]:
+    """Return a sentence for each stage that costs less than it takes, since another branch runs beside it."""
+    show = Unit.SECONDS.show
+    return [
+        f"{stage.model} runs beside another branch: shortening it saves at most {show(stage.most_seconds)} of its "
+        f"{show(stage.seconds)}"
+        for stage in item.stages
+        if stage.seconds - stage.most_seconds >= WORTHWHILE_SECONDS
+    ]
+
+
+def numbers(explanation: Explanation) -> dict[str, int]:
+    """Return the number that each finding is shown under, by its id."""
+    return {finding.id: number for number, finding in enumerate(explanation.findings, 1)}
+
+
+def where_spent(explanation: Explanation, item: Anatomy) -> str:
+    """Return what the table of an entry shows: its requests' time, or only its row's where that may end before them."""
+    name, mean = item.ensemble or item.stages[0].model, Unit.SECONDS.show(item.mean_seconds)
+    if unseen_time(explanation.evidence, item):
+        return f"the row of {name} takes {mean}, and may end before its requests do"
+    return f"where {name} spends its {mean}"
+
+
+def basis(item: Anatomy) -> str:
+    """Return what an anatomy is a mean of, and how far single requests are from it where traces show that."""
+    if item.spread is None:
+        return f"mean of {item.requests:.0f} requests, from {item.source}"
+    show = Unit.SECONDS.show
+    return (
+        f"mean of {item.traced} traced requests of {item.requests:.0f}; "
+        f"median {show(item.spread.p50)}, 95 % under {show(item.spread.p95)}"
+    )

@@ -1,0 +1,125 @@
+"""Text from servers made safe to print: for terminals of 80 columns, and inside Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.units import Unit, time_text
+
+# Other, control / format / surrogate, and line and paragraph separators: escape sequences, line breaks, and marks that
+# reorder a line.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+MOST_WRAPPED = 10_000
+"""Characters of one paragraph: more than a hundred lines, and time to wrap some texts grows with the square."""
+
+
+def clean(text: str) -> str:
+    """Return the text with every control and formatting character as a visible escape; line breaks too."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def shortened(text: str) -> str:
+    """Return the text as it is wrapped into lines: cleaned, and of a longer one the beginning and what is left out."""
+    if len(text) <= MOST_WRAPPED:
+        return clean(text)
+    return f"{clean(text[:MOST_WRAPPED])}… ({len(text) - MOST_WRAPPED} more characters)"
+
+
+def code_lines(text: str) -> list[str]:
+    """Return the lines of a text that is to be applied as it is: tabs, and a carriage return at a line's end, stay."""
+    lines = text.removesuffix("\n").split("\n")
+    return ["\t".join(map(clean, line.removesuffix("\r").split("\t"))) + "\r" * line.endswith("\r") for line in lines]
+
+
+def fitted(text: str, columns: int) -> str:
+    """Return the cleaned text cut to so many columns; wide characters take two, combining ones none."""
+    shown = clean(text)
+    if sum(map(_columns, shown)) <= columns:
+        return shown
+    kept, used = "", 1
+    for char in shown:
+        used += _columns(char)
+        if used > columns:
+            break
+        kept += char
+    return f"{kept}…"
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+WIDTH = 80
+Style = Callable[[str, str], str]
+"""Gives a text a colour by name (`red`, `yellow`, `green`, `cyan`, `bold`); none for an empty name."""
+
+
+def plain(text: str, colour: str) -> str:  # noqa: ARG001
+    """Return the text without colour."""
+    return text
+
+
+def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list[str]:
+    """Return the line in 80 columns, nothing for nothing; `hang` indents what follows the first line further."""
+    return textwrap.wrap(
+        shortened(line),
+        WIDTH,
+        initial_indent=indent + mark,
+        subsequent_indent=indent + " " * len(mark) + hang,
+        break_on_hyphens=False,
+    )
+
+
+def listed(title: str, items: Sequence[str]) -> Iterator[str]:
+    """Yield a titled list; nothing for an empty one."""
+    if items:
+        yield from ("", title)
+    for item in items:
+        yield from wrapped(item, "  ", "- ")
+
+
+def window_lines(window: WindowFacts) -> list[str]:
+    """Return when the evidence was read and from whom."""
+    seconds = Unit.SECONDS.show(window.end - window.start)
+    span = f"{time_text(window.start)} to {time_text(window.end)}, {seconds}"
+    if window.basis:
+        span = window.basis if window.untimed else f"{span} ({window.basis})"
+    return wrapped(f"{span}, from {', '.join(window.sources)}")
+
+
+def diff_colour(line: str) -> str:
+    """Return the colour of a line of a diff; empty for what is not changed."""
+    if line.startswith("+") and not line.startswith("+++"):
+        return "green"
+    return "red" if line.startswith("-") and not line.startswith("---") else ""
+
+
+# What Markdown reads as a mark, a mention or a link, a backslash before it. Underscores within a word are none.
+_MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<!\w)_|_(?!\w)|(?<=\w):(?=//)|(?<=www)\.)")
+# What HTML and chat programs read as a tag, a mention or an entity.
+_TAGS = re.compile(r"<(?=[\w/!?@#])|&(?=#?\w+;)")
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table of plain texts, an empty one before it."""
+    yield ""
+    for row in (head, tuple("---" for _ in head), *rows):
+        yield "| " + " | ".join(cell if cell == "---" else escaped(cell) for cell in row) + " |"
+
+
+def escaped(text: str) -> str:
+    """Return a text that reads as it is: no mark, mention, link or tag of its own."""
+    return _MARKS.sub(r"\\\1", _TAGS.sub(lambda found: _ENTITIES[found[0]], clean(text)))

@@ -1,0 +1,291 @@
+"""From settings to receivers: who is told, and how; one part of the daemon, one consumer of verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.errors import UsageError
+from diagnostics.service.notifications.alerts import AlertBook
+from diagnostics.service.notifications.feeds import AlertFeed, Book, MessageFeed, SaveFeed
+from diagnostics.service.notifications.messages import MessageBook
+from diagnostics.service.notifications.sender import (
+    FIRST_PAUSE,
+    DeliveryThread,
+    Posts,
+    Settle,
+    SettledPoster,
+    TracedPoster,
+    Work,
+)
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.state import Evaluation
+from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
+from diagnostics.settings.values import names_a_user
+from exporters.sinks.alertmanager import PATH
+from exporters.sinks.links import Links
+from exporters.sinks.posting import Poster
+from exporters.sinks.webhook import key_of
+from exporters.sources.access import SourceOptions, read_secret, secret_of
+
+log = logging.getLogger(__name__)
+LONGEST_PAUSE = 300.0
+# Seconds that all receivers together are waited for at the end.
+PATIENCE = 10.0
+_SAVE = "outbox"
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OURS = frozenset({"alertname", "check", "deployment", "server", "model", "version", "gpu", "ensemble", "severity"})
+Json = dict[str, Any]
+
+
+class Outbox(Protocol):
+    """Keeps documents over a restart."""
+
+    def read(self, name: str) -> Json: ...
+    def write(self, name: str, document: Json) -> None: ...
+    def set_aside(self, name: str, error: Exception) -> None: ...
+
+
+class ReceiverState(Book, Protocol):
+    """What a kind of receiver knows."""
+
+    dropped: int
+
+    @property
+    def waiting(self) -> int: ...
+    def take(self, evaluation: Evaluation) -> bool: ...
+    def resume(self, incidents: Iterable[Incident], ending: Container[str] = ...) -> None: ...
+    def load(self, saved: Json) -> None: ...
+
+
+class Channel:
+    """A book with the senders that empty it and the one that saves it."""
+
+    def __init__(
+        self, name: str, book: ReceiverState, outbox: Outbox, metrics: OwnMetrics, first_pause: float, settle: Settle
+    ) -> None:
+        self.book, self._metrics, self._name, self._first_pause = book, metrics, name, first_pause
+        self._settle = settle
+        self.senders: list[DeliveryThread] = []
+        self._saving = DeliveryThread(
+            f"{_SAVE} {name}",
+            SaveFeed(book, lambda document: outbox.write(name, document)),
+            lambda outcome: metrics.errors.labels(_SAVE).inc() if outcome == "failed" else None,
+            longest_pause=LONGEST_PAUSE,
+            first_pause=first_pause,
+            faults=metrics.faults,
+        )
+        _load(book, outbox, name)
+
+    def add(self, receiver: str, work: Work, longest_pause: float) -> None:
+        """Let a receiver be told of the book."""
+        sender = DeliveryThread(
+            receiver,
+            work,
+            self._counter(receiver),
+            longest_pause=longest_pause,
+            first_pause=self._first_pause,
+            faults=self._metrics.faults,
+        )
+        self.senders.append(sender)
+
+    def posts(self, poster: Poster) -> Posts:
+        """Return a poster that is seen, and that waits until what it tells is remembered."""
+        return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
+
+    def save(self) -> None:
+        """Save soon; returns at once."""
+        self._saving.nudge()
+
+    def tell(self) -> None:
+        """Look for news, in all threads; returns at once."""
+        self._show()
+        self._saving.nudge()
+        for sender in self.senders:
+            sender.nudge()
+
+    def start(self) -> None:
+        """Begin to save and to tell."""
+        for sender in (self._saving, *self.senders):
+            sender.start()
+
+    def stop(self, deadline: float) -> None:
+        """Tell what can be told until `deadline`, steady seconds, and save the rest."""
+        for sender in self.senders:
+            sender.stop(max(0.0, deadline - time.monotonic()))
+        self._saving.stop(PATIENCE)
+
+    def _counter(self, receiver: str) -> Callable[[str], None]:
+        """Return what counts a receiver's outcomes, and what its book let fall."""
+        for outcome in ("ok", "failed", "dropped"):
+            self._metrics.deliveries.labels(receiver, outcome)
+        counted = 0
+
+        def count(outcome: str) -> None:
+            nonlocal counted
+            self._metrics.deliveries.labels(receiver, outcome).inc()
+            self._show()
+            fallen, counted = self.book.dropped - counted, self.book.dropped
+            if fallen > 0:
+                self._metrics.deliveries.labels(receiver, "dropped").inc(fallen)
+
+        return count
+
+    def _show(self) -> None:
+        self._metrics.queue_length.labels(self._name).set(self.book.waiting)
+
+
+OpenChannel = Callable[[str, ReceiverState], Channel]
+
+
+class Notifier:
+    """Takes every verdict and lets all receivers know what it changes. Without receivers it does nothing."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: OwnMetrics,
+        outbox: Outbox,
+        *,
+        first_pause: float = FIRST_PAUSE,
+        settle: Settle = lambda _: None,
+    ) -> None:
+        """Read what an earlier run left to tell; nothing is sent before `start`.
+
+        Args:
+            settings: who is told.
+            metrics: counts deliveries.
+            outbox: keeps over a restart what was not taken.
+            first_pause: seconds after a first failure.
+            settle: waits until all verdicts so far are remembered, at most so many seconds.
+
+        Raises:
+            UsageError: an address, a label or a file of the settings cannot be used.
+
+        """
+        links = Links.of(settings.web)
+
+        def open_channel(name: str, book: ReceiverState) -> Channel:
+            return Channel(name, book, outbox, metrics, first_pause, settle)
+
+        self._channels: list[Channel] = []
+        if settings.alertmanager.urls:
+            self._channels.append(_alertmanagers(settings.alertmanager, links, open_channel))
+        names: dict[str, int] = {}
+        for webhook in settings.webhook:
+            self._channels.append(_webhook(webhook, links, open_channel, names))
+
+    @property
+    def receivers(self) -> Sequence[str]:
+        """The names of the receivers, as metrics have them."""
+        return [sender.name for channel in self._channels for sender in channel.senders]
+
+    def resume(self, incidents: Iterable[Incident], watched: Container[str] | None = None) -> None:
+        """Take up the open incidents of an earlier run; call it once, before `start`.
+
+        Args:
+            incidents: those that were open.
+            watched: the deployments whose incidents may go on, as those of others are about to end; None for all.
+
+        """
+        found = list(incidents)
+        ending = {one.id for one in found if watched is not None and one.deployment not in watched}
+        for channel in self._channels:
+            channel.book.resume(found, ending)
+
+    def take(self, evaluation: Evaluation) -> None:
+        """Take up what a verdict changes; returns at once."""
+        for channel in self._channels:
+            if channel.book.take(evaluation):
+                channel.tell()
+
+    def start(self) -> None:
+        """Begin to tell."""
+        for channel in self._channels:
+            channel.start()
+
+    def stop(self) -> None:
+        """Tell what can be told soon, and save the rest."""
+        deadline = time.monotonic() + PATIENCE
+        for channel in self._channels:
+            channel.stop(deadline)
+
+
+def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: OpenChannel) -> Channel:
+    _check_labels(settings.labels)
+    options = SourceOptions(
+        timeout=settings.timeout,
+        bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
+        basic=secret_of(settings.basic_auth_file, "user and password"),
+        ca_file=settings.ca_file,
+    )
+    urls = list(dict.fromkeys(url.rstrip("/") for url in settings.urls))
+    book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
+    channel = open_channel("alertmanager", book)
+    for url in urls:
+        feed = AlertFeed(
+            url,
+            book,
+            channel.posts(Poster(f"{url}{PATH}", options, "alertmanager.urls")),
+            settings.resend,
+            channel.save,
+        )
+        channel.add(url, feed, settings.resend)
+    return channel
+
+
+def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel, names: dict[str, int]) -> Channel:
+    url = secret_of(settings.url_file, "URL") or settings.url
+    if not url or (settings.url and settings.url_file):
+        raise UsageError("give url or url_file, and not both", where="webhook")
+    if names_a_user(url):
+        hint = "use bearer_token_file"
+        raise UsageError("the URL holds a user, who would not be told", where=str(settings.url_file), hint=hint)
+    options = SourceOptions(
+        timeout=settings.timeout,
+        bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
+        ca_file=settings.ca_file,
+    )
+    poster = Poster(url, options, "webhook")
+    if url in names:
+        raise UsageError("two webhooks have the same address", where=poster.shown)
+    names[url] = 1
+    seen = names[poster.shown] = names.get(poster.shown, 0) + 1
+    name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
+    book = MessageBook(links)
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    channel = open_channel(f"webhook-{digest}", book)
+    feed = MessageFeed(book, channel.posts(poster), _key(settings.secret_file), channel.save)
+    channel.add(name, feed, LONGEST_PAUSE)
+    return channel
+
+
+def _load(book: ReceiverState, outbox: Outbox, name: str) -> None:
+    try:
+        book.load(outbox.read(name))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        outbox.set_aside(name, error)
+
+
+def _check_labels(labels: dict[str, str]) -> None:
+    for name in labels:
+        if not _LABEL.fullmatch(name) or name.startswith("__"):
+            raise UsageError(f"{name!r} is no name of a label", where="alertmanager.labels")
+        if name in _OURS or name == "sender":
+            raise UsageError(f"{name} is set by the service itself", where="alertmanager.labels")
+
+
+def _key(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return key_of(read_secret(file, "secret"))
+    except ValueError as error:
+        raise UsageError(str(error), where=str(file)) from None
