@@ -69,38 +69,38 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine batches inside; batch size 1 is normal")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+    if not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
         return Quiet(because="requests hardly wait, so none could have been joined")
-    if not see.at_least(MAX_BATCH_SIZE, on, BATCHABLE):
+    if not ledger.at_least(MAX_BATCH_SIZE, subject, BATCHABLE):
         return Quiet(because="the model takes one request per execution by configuration")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if waits_for_callees(see, on):
+    if waits_for_callees(ledger, subject):
         return Quiet(because="it waits for models that it calls, one request after another in any batch")
-    callees_are_told_apart(see, on)
-    if would_wait_behind(see, on):
+    callees_are_told_apart(ledger, subject)
+    if would_wait_behind(ledger, subject):
         return Quiet(because=WAITS_BEHIND)
-    if not batching_is_left_unused(see, on):
+    if not batching_is_left_unused(ledger, subject):
         return Quiet(because="batches are as large as the queue allows, or larger ones would not pay")
-    return _with_batching(see, on)
+    return _with_batching(ledger, subject)
 
 
-def _with_batching(see: Ledger, on: Subject) -> Fires | Quiet:
-    load = stage_load(see, on)
+def _with_batching(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    load = stage_load(ledger, subject)
     forecast = predict(replace(load, batching=True))
     if forecast.queue_seconds is None:
-        return _in_overload(see, on, load, forecast)
-    saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
-    if not see.worthwhile("predicted_saving", on, saved):
+        return _in_overload(ledger, subject, load, forecast)
+    saved = ledger.evidence.read(QUEUE_SECONDS, subject) - queue_of(forecast)
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="batches would not shorten requests enough to be worth it")
-    return _fires(see, on, saved, _suggestion(see, on, load.batching, forecast))
+    return _fires(ledger, subject, saved, _suggestion(ledger, subject, load.batching, forecast))
 
 
-def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForecast) -> Fires | Quiet:
+def _in_overload(ledger: Ledger, subject: Subject, load: StageLoad, forecast: StageForecast) -> Fires | Quiet:
     """Decide where batches would serve more, and yet not all that is offered.
 
     What waits grows by offered − served a second and is worked off at what is served: of the same age of the overload,
@@ -109,42 +109,42 @@ def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForec
     offered, now, then = load.arrival_rate, predict(load).capacity_per_second, forecast.capacity_per_second
     if not now < then <= offered:
         return Quiet(because="batches would not let the stage keep up either")
-    queue = see.evidence.read(QUEUE_SECONDS, on)
+    queue = ledger.evidence.read(QUEUE_SECONDS, subject)
     left = (offered - then) / then / ((offered - now) / now)
     saved = queue * Reading.of(1.0 - left, Unit.RATIO, MODEL)
-    if not see.worthwhile("predicted_saving", on, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="batches would hardly serve more")
     rates = [Unit.PER_SECOND.show(items / load.items) for items in (now, then, offered)]
-    suggestion = _suggestion(see, on, load.batching, None)
+    suggestion = _suggestion(ledger, subject, load.batching, None)
     text = (
         f"{suggestion.text}: it serves at most {rates[0]} now, {rates[1]} or so with batches, and {rates[2]} arrive; "
         "where it still falls behind, add instances or replicas"
     )
-    return _fires(see, on, saved, replace(suggestion, text=text))
+    return _fires(ledger, subject, saved, replace(suggestion, text=text))
 
 
-def _fires(see: Ledger, on: Subject, saved: Reading, suggestion: Suggestion) -> Fires:
+def _fires(ledger: Ledger, subject: Subject, saved: Reading, suggestion: Suggestion) -> Fires:
     seconds = saved.value or 0.0
     return Fires(
-        summary=_summary(see, on),
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        summary=_summary(ledger, subject),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=suggestion,
     )
 
 
-def _summary(see: Ledger, on: Subject) -> str:
-    batch = see.evidence.read(BATCH_SIZE, on).value
-    waiting: Reading = see.evidence.read(ARRIVAL_RATE, on) * see.evidence.read(QUEUE_SECONDS, on)
+def _summary(ledger: Ledger, subject: Subject) -> str:
+    batch = ledger.evidence.read(BATCH_SIZE, subject).value
+    waiting: Reading = ledger.evidence.read(ARRIVAL_RATE, subject) * ledger.evidence.read(QUEUE_SECONDS, subject)
     return (
-        f"{on.model} executes {Unit.COUNT.show(batch)} request at a time while {Unit.COUNT.show(waiting.value)} "
-        f"wait and up to {see.need(MAX_BATCH_SIZE, on):.0f} fit: requests wait "
-        f"{Unit.SECONDS.show(see.need(QUEUE_SECONDS, on))}"
+        f"{subject.model} executes {Unit.COUNT.show(batch)} request at a time while {Unit.COUNT.show(waiting.value)} "
+        f"wait and up to {ledger.need(MAX_BATCH_SIZE, subject):.0f} fit: requests wait "
+        f"{Unit.SECONDS.show(ledger.need(QUEUE_SECONDS, subject))}"
     )
 
 
-def _suggestion(see: Ledger, on: Subject, batching: bool, forecast: StageForecast | None) -> Suggestion:
-    now = see.need(QUEUE_SECONDS, on)
+def _suggestion(ledger: Ledger, subject: Subject, batching: bool, forecast: StageForecast | None) -> Suggestion:
+    now = ledger.need(QUEUE_SECONDS, subject)
     expected = prediction(Phase.QUEUE, now, queue_of(forecast), forecast.assumptions) if forecast else None
     if batching:
         return Suggestion(
@@ -153,8 +153,8 @@ def _suggestion(see: Ledger, on: Subject, batching: bool, forecast: StageForecas
             prediction=expected,
         )
     return Suggestion(
-        text=f"turn on dynamic batching for {on.model}",
-        change=ConfigChange(model=on.model or "", settings=(Setting(path="dynamic_batching", value=True),)),
+        text=f"turn on dynamic batching for {subject.model}",
+        change=ConfigChange(model=subject.model or "", settings=(Setting(path="dynamic_batching", value=True),)),
         prediction=expected,
     )
 

@@ -66,68 +66,71 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine batches inside")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+    if not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
         return Quiet(because="requests hardly wait")
-    if not (see.is_set(DYNAMIC_BATCHING, on) and see.is_set(BATCH_DELAY, on)):
+    if not (ledger.is_set(DYNAMIC_BATCHING, subject) and ledger.is_set(BATCH_DELAY, subject)):
         return Quiet(because="there is no batching window")
-    queue, window = see.read(QUEUE_SECONDS, on), see.read(BATCH_DELAY, on)
-    gathering = _gathering(see, on, window)
+    queue, window = ledger.read(QUEUE_SECONDS, subject), ledger.read(BATCH_DELAY, subject)
+    gathering = _gathering(ledger, subject, window)
     if gathering.value == 0:
         return Quiet(because="every request fills a batch by itself")
     shares = queue / gathering
-    if not see.compare("queue_in_gathering", shares, LEAST_OF_WINDOW):
+    if not ledger.compare("queue_in_gathering", shares, LEAST_OF_WINDOW):
         return Quiet(because="the queue is far shorter than batches take to gather")
-    if not see.compare("queue_in_gathering", shares, MOST_OF_WINDOW, at_least=False):
+    if not ledger.compare("queue_in_gathering", shares, MOST_OF_WINDOW, at_least=False):
         return Quiet(because="the queue is longer than the gathering of batches can make it")
-    if not see.at_most(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_most(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are busy: the queue is a line, not a window")
-    return _without_window(see, on)
+    return _without_window(ledger, subject)
 
 
-def _gathering(see: Ledger, on: Subject, window: Reading) -> Reading:
+def _gathering(ledger: Ledger, subject: Subject, window: Reading) -> Reading:
     """Return how long a batch is gathered at most: the window, or until one fills at the rate at which requests come.
 
     A batch goes as soon as it is as large as the smallest preferred size, `max_batch_size` where none is set (core,
     `DynamicBatchScheduler::GetDynamicBatch`); its first request waits for the others.
     """
-    config, most = see.evidence.config(on), see.evidence.read(MAX_BATCH_SIZE, on).value
+    config, most = ledger.evidence.config(subject), ledger.evidence.read(MAX_BATCH_SIZE, subject).value
     batching = config.dynamic_batching if config else None
     fires = min(batching.preferred_batch_sizes if batching else (), default=most)
-    items, rate = see.evidence.read(CLIENT_BATCH_SIZE, on).value, see.evidence.read(ARRIVAL_RATE, on).value
+    items, rate = (
+        ledger.evidence.read(CLIENT_BATCH_SIZE, subject).value,
+        ledger.evidence.read(ARRIVAL_RATE, subject).value,
+    )
     if not fires or not items or not rate or window.value is None:
         return window
     fills = max(fires / items - 1.0, 0.0) / rate
     return window if fills >= window.value else Reading.of(fills, Unit.SECONDS, window.source)
 
 
-def _without_window(see: Ledger, on: Subject) -> Fires | Quiet:
-    load = stage_load(see, on)
+def _without_window(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    load = stage_load(ledger, subject)
     forecast = predict(replace(load, delay_seconds=0.0))
     if forecast.queue_seconds is None:
         return Quiet(because="without the window the stage could not keep up")
-    saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
-    if not see.worthwhile("predicted_saving", on, saved):
+    saved = ledger.evidence.read(QUEUE_SECONDS, subject) - queue_of(forecast)
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="a shorter window would not shorten requests enough to be worth it")
-    window, queue = see.need(BATCH_DELAY, on), see.need(QUEUE_SECONDS, on)
+    window, queue = ledger.need(BATCH_DELAY, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
-        summary=f"{on.model} holds requests {Unit.SECONDS.show(queue)} for a batching window of "
+        summary=f"{subject.model} holds requests {Unit.SECONDS.show(queue)} for a batching window of "
         f"{Unit.SECONDS.show(window)} while its instances are busy "
-        f"{Unit.RATIO.show(see.need(INSTANCE_BUSY_SHARE, on))} of the time",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
+        f"{Unit.RATIO.show(ledger.need(INSTANCE_BUSY_SHARE, subject))} of the time",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
         saved_seconds=saved.value or 0.0,
-        suggestion=_suggestion(on, queue, forecast),
+        suggestion=_suggestion(subject, queue, forecast),
     )
 
 
-def _suggestion(on: Subject, queue: float, forecast: StageForecast) -> Suggestion:
+def _suggestion(subject: Subject, queue: float, forecast: StageForecast) -> Suggestion:
     path = "dynamic_batching.max_queue_delay_microseconds"
     return Suggestion(
-        text=f"set the batching window of {on.model} to 0: requests that wait for a free instance still share a batch",
-        change=ConfigChange(model=on.model or "", settings=(Setting(path=path, value=0),)),
+        text=f"set the batching window of {subject.model} to 0: requests that wait for a free instance still share a batch",
+        change=ConfigChange(model=subject.model or "", settings=(Setting(path=path, value=0),)),
         prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
     )
 

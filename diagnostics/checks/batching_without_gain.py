@@ -65,49 +65,49 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine batches inside")
-    if not see.at_least(BATCH_SIZE, on, BATCHES_FORM):
+    if not ledger.at_least(BATCH_SIZE, subject, BATCHES_FORM):
         return Quiet(because="batches hardly form")
-    if not see.is_set(DYNAMIC_BATCHING, on):
+    if not ledger.is_set(DYNAMIC_BATCHING, subject):
         return Quiet(because="batches are the clients' own")
-    if not see.worthwhile("batched_seconds", on, _batched_seconds(see, on)):
+    if not ledger.worthwhile("batched_seconds", subject, _batched_seconds(ledger, subject)):
         return Quiet(because="even batches that cost their sum would add little")
-    if not see.at_least(BATCH_MARGINAL_COST, on, LINEAR_COST):
+    if not ledger.at_least(BATCH_MARGINAL_COST, subject, LINEAR_COST):
         return Quiet(because="a larger batch is cheaper per item")
-    return _without_batching(see, on)
+    return _without_batching(ledger, subject)
 
 
-def _batched_seconds(see: Ledger, on: Subject) -> Reading:
+def _batched_seconds(ledger: Ledger, subject: Subject) -> Reading:
     """Return what other requests in its batch can add to a request's execution at most: all but its own items' part."""
-    compute, batch = see.evidence.read(COMPUTE_SECONDS, on), see.need(BATCH_SIZE, on)
-    own = see.evidence.read(CLIENT_BATCH_SIZE, on).value or 1.0
+    compute, batch = ledger.evidence.read(COMPUTE_SECONDS, subject), ledger.need(BATCH_SIZE, subject)
+    own = ledger.evidence.read(CLIENT_BATCH_SIZE, subject).value or 1.0
     return compute * Reading.of(max(1.0 - own / max(batch, 1.0), 0.0), Unit.RATIO, compute.source)
 
 
-def _without_batching(see: Ledger, on: Subject) -> Fires | Quiet:
-    load = stage_load(see, on)
+def _without_batching(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    load = stage_load(ledger, subject)
     forecast = predict(replace(load, batching=False))
     if forecast.queue_seconds is None:
         return Quiet(because="one at a time the stage could not keep up: it needs instances first")
     alone = Reading.of(load.service.time(load.items), Unit.SECONDS, MODEL)
-    now = see.evidence.read(QUEUE_SECONDS, on) + see.read(COMPUTE_SECONDS, on)
+    now = ledger.evidence.read(QUEUE_SECONDS, subject) + ledger.read(COMPUTE_SECONDS, subject)
     saved = now - (queue_of(forecast) + alone)
-    if not see.worthwhile("predicted_saving", on, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="one at a time requests would wait about as long for an instance")
-    compute = see.need(COMPUTE_SECONDS, on)
+    compute = ledger.need(COMPUTE_SECONDS, subject)
     excess = min(max(compute - load.service.time(load.items), 0.0), saved.value or 0.0)
     return Fires(
-        summary=f"{on.model} batches {Unit.COUNT.show(see.need(BATCH_SIZE, on))} requests at a time, and each costs "
-        f"{Unit.RATIO.show(see.need(BATCH_MARGINAL_COST, on))} of a request alone: requests execute "
+        summary=f"{subject.model} batches {Unit.COUNT.show(ledger.need(BATCH_SIZE, subject))} requests at a time, and each costs "
+        f"{Unit.RATIO.show(ledger.need(BATCH_MARGINAL_COST, subject))} of a request alone: requests execute "
         f"{Unit.SECONDS.show(compute)} for {Unit.SECONDS.show(load.service.time(load.items))} of own work",
-        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=excess),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=excess),),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
-            text=f"turn dynamic batching off for {on.model}",
-            change=ConfigChange(model=on.model or "", settings=(Setting(path="dynamic_batching", value=None),)),
+            text=f"turn dynamic batching off for {subject.model}",
+            change=ConfigChange(model=subject.model or "", settings=(Setting(path="dynamic_batching", value=None),)),
             prediction=prediction(Phase.COMPUTE, now.value or 0.0, queue_of(forecast) + alone, forecast.assumptions),
         ),
     )

@@ -78,36 +78,36 @@ _MOST_TIMES = 8
 _NO_ROOM = 0.9
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := first_rival(see, on, BUSY_LANES):
+    if quiet := first_rival(ledger, subject, BUSY_LANES):
         return quiet
-    if not shows_callees(see, on):
+    if not shows_callees(ledger, subject):
         return Quiet(because="no trace shows calls inside its executions, and no model is called in step with it")
-    if not see.at_least(NESTED_SHARE, on, CALLED_INSIDE):
+    if not ledger.at_least(NESTED_SHARE, subject, CALLED_INSIDE):
         return Quiet(because="it works itself for most of its time")
-    if not see.at_most(NESTED_WAIT, on, CALLEES_FREE):
+    if not ledger.at_most(NESTED_WAIT, subject, CALLEES_FREE):
         return Quiet(because="the models that it calls are short of instances themselves")
-    if host_is_full(see, on):
+    if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full")
-    return _with_more_instances(see, on)
+    return _with_more_instances(ledger, subject)
 
 
-def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
-    queue, (count, forecast) = see.evidence.read(QUEUE_SECONDS, on), _enough(see, on)
+def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    queue, (count, forecast) = ledger.evidence.read(QUEUE_SECONDS, subject), _enough(ledger, subject)
     saved = queue - queue_of(forecast)
-    if not see.worthwhile("predicted_saving", on, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     seconds = saved.value or 0.0
-    words, change = instances_change(see, on, stage_load(see, on).instances, count)
+    words, change = instances_change(ledger, subject, stage_load(ledger, subject).instances, count)
     return Fires(
-        summary=f"{on.model} holds its instances while it waits for {_callees(see, on)} "
-        f"({Unit.RATIO.show(see.need(NESTED_SHARE, on))} of its time): requests wait "
-        f"{Unit.SECONDS.show(see.need(QUEUE_SECONDS, on))} for one",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        summary=f"{subject.model} holds its instances while it waits for {_callees(ledger, subject)} "
+        f"({Unit.RATIO.show(ledger.need(NESTED_SHARE, subject))} of its time): requests wait "
+        f"{Unit.SECONDS.show(ledger.need(QUEUE_SECONDS, subject))} for one",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"raise {words}{_busy_callees(see, on)}, until it calls without waiting (async_exec, decoupled mode) "
+            text=f"raise {words}{_busy_callees(ledger, subject)}, until it calls without waiting (async_exec, decoupled mode) "
             "or is an ensemble: that is the fix",
             remedy=Remedy.MITIGATE,
             change=change,
@@ -116,29 +116,29 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
     )
 
 
-def _callees(see: Ledger, on: Subject) -> str:
+def _callees(ledger: Ledger, subject: Subject) -> str:
     """Return the names of the models that it calls, where they are known."""
-    inner = see.evidence.inner_calls(on.server).get(on.model or "")
+    inner = ledger.evidence.inner_calls(subject.server).get(subject.model or "")
     if inner is None:
         return "models that it calls"
     named = [call.model for call in inner.calls if not call.beside]
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) + ", which it calls"
 
 
-def _busy_callees(see: Ledger, on: Subject) -> str:
+def _busy_callees(ledger: Ledger, subject: Subject) -> str:
     """Return which callees have no room for more calls at once, and must grow with it."""
-    inner = see.evidence.inner_calls(on.server).get(on.model or "")
-    callees = [Subject(server=on.server, model=call.model) for call in (inner.calls if inner else ())]
-    shares = {one.model: see.evidence.read(INSTANCE_BUSY_SHARE, one).value or 0.0 for one in callees}
+    inner = ledger.evidence.inner_calls(subject.server).get(subject.model or "")
+    callees = [Subject(server=subject.server, model=call.model) for call in (inner.calls if inner else ())]
+    shares = {one.model: ledger.evidence.read(INSTANCE_BUSY_SHARE, one).value or 0.0 for one in callees}
     full = [
         f"{model} (busy {Unit.RATIO.show(min(share, 1.0))})" for model, share in shares.items() if share >= _NO_ROOM
     ]
     return f" and the instances of {', '.join(full)}" if full else ""
 
 
-def _enough(see: Ledger, on: Subject) -> tuple[int, StageForecast]:
+def _enough(ledger: Ledger, subject: Subject) -> tuple[int, StageForecast]:
     """Return the smallest count at which a request waits no longer than is worth a change, and what it does then."""
-    load = stage_load(see, on)
+    load = stage_load(ledger, subject)
     for count in range(load.instances + 1, load.instances * _MOST_TIMES + 1):
         forecast = predict(replace(load, instances=count))
         if forecast.stable and (forecast.queue_seconds or 0.0) < QUEUE.value:

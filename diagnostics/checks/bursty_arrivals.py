@@ -104,71 +104,71 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
-    if not enough_requests(see, on):
+    if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request arrives")
-    if quiet := _even(see, on):
+    if quiet := _even(ledger, subject):
         return quiet
-    if host_is_full(see, on):
+    if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full on average already")
-    if busiest_stage(see, on, BUSY):
+    if busiest_stage(ledger, subject, BUSY):
         return Quiet(because="a stage is busy on average already")
-    if any(_waits_for_a_slot(see, stage) for stage in stages_of(see, on)):
+    if any(_waits_for_a_slot(ledger, stage) for stage in stages_of(ledger, subject)):
         return Quiet(because="requests of a sequence wait for a slot of the sequence batcher, however they arrive")
-    queues = _queue_of_bursts(see, on)
-    if see.worthwhile("queue_of_bursts", on, queues):
-        return _finding(see, on, queues.value or 0.0, "they wait {} for each other")
-    if not see.at_least(CROWDING_CERTAINTY, on, LINKED):
+    queues = _queue_of_bursts(ledger, subject)
+    if ledger.worthwhile("queue_of_bursts", subject, queues):
+        return _finding(ledger, subject, queues.value or 0.0, "they wait {} for each other")
+    if not ledger.at_least(CROWDING_CERTAINTY, subject, LINKED):
         return Quiet(because="requests take as long in company as alone")
-    tail = see.read(CROWDED_TAIL_SECONDS, on)
-    if not see.worthwhile("crowded_tail", on, tail):
+    tail = ledger.read(CROWDED_TAIL_SECONDS, subject)
+    if not ledger.worthwhile("crowded_tail", subject, tail):
         return Quiet(because="at even arrivals requests would take about as long")
-    return _finding(see, on, tail.value or 0.0, "one in twenty would take {} less at even arrivals")
+    return _finding(ledger, subject, tail.value or 0.0, "one in twenty would take {} less at even arrivals")
 
 
-def _even(see: Ledger, on: Subject) -> Quiet | None:
+def _even(ledger: Ledger, subject: Subject) -> Quiet | None:
     """Return why requests come in no bursts; None when they do."""
-    if not see.at_least(PEAK_TO_MEAN, on, PEAK):
+    if not ledger.at_least(PEAK_TO_MEAN, subject, PEAK):
         return Quiet(because="no moment brings much more than the mean")
-    if not see.at_least(BURST_SIZE, on, BUNCHED):
+    if not ledger.at_least(BURST_SIZE, subject, BUNCHED):
         return Quiet(because="arrivals are no more bunched than independent requests")
-    if not see.at_least(BURST_CERTAINTY, on, CERTAIN):
+    if not ledger.at_least(BURST_CERTAINTY, subject, CERTAIN):
         return Quiet(because="independent requests bunch as much by chance")
-    if rate_rose(see, on):
+    if rate_rose(ledger, subject):
         return Quiet(because="the rate rose once and stayed: nothing comes and goes")
     return None
 
 
-def _waits_for_a_slot(see: Ledger, stage: Subject) -> bool:
-    config = see.evidence.config(stage)
+def _waits_for_a_slot(ledger: Ledger, stage: Subject) -> bool:
+    config = ledger.evidence.config(stage)
     sequences = config is not None and config.sequence_batching
-    return sequences and (see.evidence.read(QUEUE_SECONDS, stage).value or 0.0) >= QUEUE.value
+    return sequences and (ledger.evidence.read(QUEUE_SECONDS, stage).value or 0.0) >= QUEUE.value
 
 
-def _queue_of_bursts(see: Ledger, on: Subject) -> Reading:
+def _queue_of_bursts(ledger: Ledger, subject: Subject) -> Reading:
     """Return what the stages' queues exceed those that even load would have, by the scheduler model, in seconds."""
     excess = 0.0
-    for stage in stages_of(see, on):
-        queue = see.evidence.read(QUEUE_SECONDS, stage).value or 0.0
-        if queue < QUEUE.value or see.evidence.is_engine(stage):
+    for stage in stages_of(ledger, subject):
+        queue = ledger.evidence.read(QUEUE_SECONDS, stage).value or 0.0
+        if queue < QUEUE.value or ledger.evidence.is_engine(stage):
             continue
         try:
-            forecast = predict(stage_load(see, stage))
+            forecast = predict(stage_load(ledger, stage))
         except Undecided:
             continue  # a stage of unknown settings adds nothing to what is certain
         excess += max(queue - (forecast.queue_high or queue), 0.0)
     return Reading.of(excess, Unit.SECONDS, f"{MODEL} and statistics", estimated=excess > 0)
 
 
-def _finding(see: Ledger, on: Subject, harm: float, how: str) -> Fires:
-    size, peak = see.need(BURST_SIZE, on), see.need(PEAK_TO_MEAN, on)
-    saved = max(see.read(CROWDED_SECONDS, on).value or 0.0, _queue_of_bursts(see, on).value or 0.0)
-    name = on.ensemble or on.model
+def _finding(ledger: Ledger, subject: Subject, harm: float, how: str) -> Fires:
+    size, peak = ledger.need(BURST_SIZE, subject), ledger.need(PEAK_TO_MEAN, subject)
+    saved = max(ledger.read(CROWDED_SECONDS, subject).value or 0.0, _queue_of_bursts(ledger, subject).value or 0.0)
+    name = subject.ensemble or subject.model
     return Fires(
         summary=f"requests of {name} arrive in groups of about {size:.0f}, {peak:.1f} times the mean rate at the peak: "
         f"{how.format(Unit.SECONDS.show(harm))}, while on average its stages idle",
-        claims=tuple(_claims(see, on, saved)),
+        claims=tuple(_claims(ledger, subject, saved)),
         saved_seconds=saved,
         suggestion=Suggestion(
             text="spread the arrivals: jitter on timers and retries, a limit of concurrent requests per client, or a "
@@ -177,16 +177,16 @@ def _finding(see: Ledger, on: Subject, harm: float, how: str) -> Fires:
     )
 
 
-def _claims(see: Ledger, on: Subject, saved: float) -> Iterator[Claim]:
+def _claims(ledger: Ledger, subject: Subject, saved: float) -> Iterator[Claim]:
     """Yield the queues of the stages, then what is left of the saving inside an engine."""
     left = saved
-    for stage in stages_of(see, on):
-        seconds = min(see.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
+    for stage in stages_of(ledger, subject):
+        seconds = min(ledger.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
         left -= seconds
         yield Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=seconds)
-    for stage in stages_of(see, on):
-        if see.evidence.is_engine(stage):
-            hidden = not see.evidence.shows_engine_time(stage)
+    for stage in stages_of(ledger, subject):
+        if ledger.evidence.is_engine(stage):
+            hidden = not ledger.evidence.shows_engine_time(stage)
             yield Claim(stage=stage.model or "", phase=Phase.ENGINE if hidden else Phase.COMPUTE, seconds=left)
             return
 

@@ -47,32 +47,32 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := first_rival(see, on, SHORT_OF_LANES):
+    if quiet := first_rival(ledger, subject, SHORT_OF_LANES):
         return quiet
-    return _at_any_count(see, on)
+    return _at_any_count(ledger, subject)
 
 
-def _at_any_count(see: Ledger, on: Subject) -> Fires | Quiet:
-    seconds = see.need(QUEUE_SECONDS, on) + see.need(EXECUTION_SECONDS, on)
-    more = scaling(see, on, seconds)
+def _at_any_count(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    seconds = ledger.need(QUEUE_SECONDS, subject) + ledger.need(EXECUTION_SECONDS, subject)
+    more = scaling(ledger, subject, seconds)
     load, most = more.load, more.most
     if most.stable:
         return Quiet(because="more instances on this device may keep up")
-    queue = see.evidence.read(QUEUE_SECONDS, on)
-    if not see.worthwhile("queue_seconds", on, queue):
+    queue = ledger.evidence.read(QUEUE_SECONDS, subject)
+    if not ledger.worthwhile("queue_seconds", subject, queue):
         return Quiet(because="the queue is a small part of the request")
     replicas = ceil(load.arrival_rate / most.capacity_per_second) + 1
     offered, served = (
         Unit.PER_SECOND.show(items / load.items) for items in (load.arrival_rate, most.capacity_per_second)
     )
     return Fires(
-        summary=f"{on.model} is offered {offered} and can serve at most {served} on this device at any instance count",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),),
+        summary=f"{subject.model} is offered {offered} and can serve at most {served} on this device at any instance count",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),),
         saved_seconds=queue.value or 0.0,
         suggestion=Suggestion(
-            text=f"serve {on.model} from {replicas} replicas, or shed load in front of Triton",
+            text=f"serve {subject.model} from {replicas} replicas, or shed load in front of Triton",
             remedy=Remedy.MITIGATE,
             load=1 / replicas,
         ),

@@ -186,6 +186,6 @@ class CheckModule(Protocol):
     CASES: tuple[CheckCase, ...]
     __doc__: str | None
 
-    def diagnose(self, see: Ledger, on: Subject) -> Fires | Quiet:
+    def diagnose(self, ledger: Ledger, subject: Subject) -> Fires | Quiet:
         """Decide for one subject; `Undecided` raised by the ledger means unknown."""
         ...

@@ -94,31 +94,31 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
-    if not see.at_least(REQUESTS, on, ENOUGH_REQUESTS):
+    if not ledger.at_least(REQUESTS, subject, ENOUGH_REQUESTS):
         return Quiet(because="too few requests to judge")
-    if _is_part(see, on):
+    if _is_part(ledger, subject):
         return Quiet(because="its callers call it as one stage of an ensemble")
-    outside = _outside(see, on)
+    outside = _outside(ledger, subject)
     if outside.missing is Missing.NOT_EXPORTED:
         return Quiet(because="no client is seen: the server's own time is judged")
-    if quiet := _not_long_by_itself(see, on, outside):
+    if quiet := _not_long_by_itself(ledger, subject, outside):
         return quiet
-    if _threads_are_busy(see, on):
+    if _threads_are_busy(ledger, subject):
         return Quiet(because="a thread of the server is busy, and requests may wait for it")
-    if _frontend_holds(see, on, outside):
+    if _frontend_holds(ledger, subject, outside):
         return Quiet(because="the server's frontend holds most of it")
-    if see.ruled_out(MISSED_READS, Subject(server=on.server), MISSED, above=True):
+    if ledger.ruled_out(MISSED_READS, Subject(server=subject.server), MISSED, above=True):
         return Quiet(because="the server's frontend leaves reads unanswered")
-    if _port_waits(see, on, outside):
+    if _port_waits(ledger, subject, outside):
         return Quiet(because="reads of the inference port wait as well: its frontend may hold requests")
-    if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL):
+    if not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL):
         return Quiet(because="the host's processors are full, and clients may share them")
     seconds = outside.value or 0.0
     return Fires(
-        summary=f"clients of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes"
-        + _where(see, on, seconds),
+        summary=f"clients of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes"
+        + _where(ledger, subject, seconds),
         saved_seconds=seconds,
         suggestion=Suggestion(
             text="send binary tensors over connections that stay open, from a client near the server, and look at the "
@@ -127,86 +127,88 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     )
 
 
-def _where(see: Ledger, on: Subject, seconds: float) -> str:
+def _where(ledger: Ledger, subject: Subject, seconds: float) -> str:
     """Return which part of it is seen at the server: bytes on their way, if they are most of it."""
-    transfer = see.evidence.read(TRANSFER_SECONDS, on).value or 0.0
+    transfer = ledger.evidence.read(TRANSFER_SECONDS, subject).value or 0.0
     return f"; {Unit.SECONDS.show(transfer)} of it moves bytes in and out" if transfer >= seconds / 2 else ""
 
 
-def _not_long_by_itself(see: Ledger, on: Subject, outside: Reading) -> Quiet | None:
+def _not_long_by_itself(ledger: Ledger, subject: Subject, outside: Reading) -> Quiet | None:
     """Return why clients do not wait outside all along, or for a queue's sake; None when they do by themselves."""
-    if not is_long(see, on, outside):
+    if not is_long(ledger, subject, outside):
         return Quiet(because="clients wait hardly longer than the server takes")
     if outside.low is not None and outside.low < WORTHWHILE_TIME.value:
         return Quiet(because="at times clients wait hardly longer than the server takes")
-    elsewhere = see.evidence.read(WAITING_ELSEWHERE, on)
-    if elsewhere.value is not None and see.compare(WAITING_ELSEWHERE.name, elsewhere, ELSEWHERE):
+    elsewhere = ledger.evidence.read(WAITING_ELSEWHERE, subject)
+    if elsewhere.value is not None and ledger.compare(WAITING_ELSEWHERE.name, elsewhere, ELSEWHERE):
         return Quiet(because="most requests of these clients wait for other models, and keep the clients busy")
     return None
 
 
-def _threads_are_busy(see: Ledger, on: Subject) -> bool:
+def _threads_are_busy(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the frontend may be short of threads: by their processor time, else by what traces show."""
-    busy = busy_of(see, on)
+    busy = busy_of(ledger, subject)
     if busy.value is not None:
-        return see.compare(FRONTEND_BUSY.name, busy, THREAD_FREE)
-    return may_be_short_of_threads(see, on)
+        return ledger.compare(FRONTEND_BUSY.name, busy, THREAD_FREE)
+    return may_be_short_of_threads(ledger, subject)
 
 
-def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
-    held = see.read(HANDLING_SECONDS, on)
+def _frontend_holds(ledger: Ledger, subject: Subject, outside: Reading) -> bool:
+    held = ledger.read(HANDLING_SECONDS, subject)
     if held.value is not None:
         return outside.value is not None and held.value >= outside.value / 2
-    unseen = busy_of(see, on).value is None
-    if unseen and not see.at_most(REQUEST_RATE, on, BUSY_FRONTEND):
+    unseen = busy_of(ledger, subject).value is None
+    if unseen and not ledger.at_most(REQUEST_RATE, subject, BUSY_FRONTEND):
         raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
     return False
 
 
-def port_lag_share(see: Ledger, on: Subject, outside: Reading) -> Reading:
+def port_lag_share(ledger: Ledger, subject: Subject, outside: Reading) -> Reading:
     """Return how much longer the inference port keeps a read than the metrics port, ÷ what clients wait outside.
 
     Absent where that was not recorded, or clients do not wait.
     """
-    lag = see.evidence.read(PORT_LAG, Subject(server=on.server))
+    lag = ledger.evidence.read(PORT_LAG, Subject(server=subject.server))
     if lag.value is None or not outside.value:
         return Reading.unknown(lag.missing or Missing.IDLE, Unit.RATIO, lag.source)
     return Reading.of(lag.value / outside.value, Unit.RATIO, lag.source, events=lag.events)
 
 
-def _port_waits(see: Ledger, on: Subject, outside: Reading) -> bool:
+def _port_waits(ledger: Ledger, subject: Subject, outside: Reading) -> bool:
     """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no.
 
     A busy thread keeps as many of them waiting as it is busy for, yet each for as long as one or two requests take:
     many waits of some length are a busy thread's, however long a line the requests stand in.
     """
-    share = port_lag_share(see, on, outside)
-    if share.value is None or see.compare("port_lag_share", share, PORT_WAITS):
+    share = port_lag_share(ledger, subject, outside)
+    if share.value is None or ledger.compare("port_lag_share", share, PORT_WAITS):
         return share.value is not None
-    lag = see.evidence.read(PORT_LAG, Subject(server=on.server))
-    if busy_of(see, on).value is not None or lag.high is None:
+    lag = ledger.evidence.read(PORT_LAG, Subject(server=subject.server))
+    if busy_of(ledger, subject).value is not None or lag.high is None:
         return False
     upper = Reading.of(lag.high, Unit.SECONDS, lag.source, events=lag.events)
-    return see.compare("port_lag_upper_quartile", upper, WORTHWHILE_TIME)
+    return ledger.compare("port_lag_upper_quartile", upper, WORTHWHILE_TIME)
 
 
-def _is_part(see: Ledger, on: Subject) -> bool:
-    callers = see.evidence.graph(on.server).callers(on.model or "")
-    return any(is_orchestrated(see.evidence, Subject(server=on.server, ensemble=caller.name)) for caller in callers)
+def _is_part(ledger: Ledger, subject: Subject) -> bool:
+    callers = ledger.evidence.graph(subject.server).callers(subject.model or "")
+    return any(
+        is_orchestrated(ledger.evidence, Subject(server=subject.server, ensemble=caller.name)) for caller in callers
+    )
 
 
-def _outside(see: Ledger, on: Subject) -> Reading:
+def _outside(ledger: Ledger, subject: Subject) -> Reading:
     """Return what clients wait beyond the server's time; where none is seen, what a traced service in front adds."""
-    outside = see.read(OUTSIDE_SECONDS, on)
-    return see.read(CALLER_SECONDS, on) if outside.missing is Missing.NOT_EXPORTED else outside
+    outside = ledger.read(OUTSIDE_SECONDS, subject)
+    return ledger.read(CALLER_SECONDS, subject) if outside.missing is Missing.NOT_EXPORTED else outside
 
 
-def is_long(see: Ledger, on: Subject, outside: Reading) -> bool:
+def is_long(ledger: Ledger, subject: Subject, outside: Reading) -> bool:
     """Return whether time outside the server is worth a change: of what the client sees, not of the server's time."""
-    server = see.need(REQUEST_SECONDS, on)
+    server = ledger.need(REQUEST_SECONDS, subject)
     whole = outside + Reading.of(server, Unit.SECONDS, outside.source)
-    enough = see.compare(OUTSIDE_SECONDS.name, outside, WORTHWHILE_TIME)
-    return see.compare("outside_share", outside / whole, WORTHWHILE_PART) and enough
+    enough = ledger.compare(OUTSIDE_SECONDS.name, outside, WORTHWHILE_TIME)
+    return ledger.compare("outside_share", outside / whole, WORTHWHILE_PART) and enough
 
 
 _FAR = {

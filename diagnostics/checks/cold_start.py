@@ -53,44 +53,46 @@ SLOW = Limit(
 CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"cold_slowdown": SLOW})
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.at_least(COLD_SLOWDOWN, on, SLOW):
+    if not ledger.at_least(COLD_SLOWDOWN, subject, SLOW):
         return Quiet(because="no first execution in the window was slow")
-    if not see.need(COLD_MET, on):
+    if not ledger.need(COLD_MET, subject):
         return Quiet(because="no request waited for the slow executions: a warm-up's samples are counted too")
-    compute, queue = see.read(COLD_COMPUTE_SECONDS, on), see.read(COLD_QUEUE_SECONDS, on)
-    if not see.worthwhile("cold_seconds", on, compute + queue):
+    compute, queue = ledger.read(COLD_COMPUTE_SECONDS, subject), ledger.read(COLD_QUEUE_SECONDS, subject)
+    if not ledger.worthwhile("cold_seconds", subject, compute + queue):
         return Quiet(because="few requests met the slow executions")
     return Fires(
-        summary=_summary(see, on),
+        summary=_summary(ledger, subject),
         claims=(
-            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
-            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
+            Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
+            Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
         ),
         saved_seconds=(compute + queue).value or 0.0,
-        suggestion=_suggestion(see, on),
+        suggestion=_suggestion(ledger, subject),
     )
 
 
-def _summary(see: Ledger, on: Subject) -> str:
-    warm = "without model_warmup" if see.read(WARMUPS, on).value == 0 else "and its model_warmup does not cover it"
+def _summary(ledger: Ledger, subject: Subject) -> str:
+    warm = (
+        "without model_warmup" if ledger.read(WARMUPS, subject).value == 0 else "and its model_warmup does not cover it"
+    )
     return (
-        f"first executions of {on.model} version {on.version} took "
-        f"{Unit.SECONDS.show(see.need(COLD_EXECUTION_SECONDS, on))}, later ones "
-        f"{Unit.SECONDS.show(see.need(STEADY_EXECUTION_SECONDS, on))}: it was loaded {warm}"
+        f"first executions of {subject.model} version {subject.version} took "
+        f"{Unit.SECONDS.show(ledger.need(COLD_EXECUTION_SECONDS, subject))}, later ones "
+        f"{Unit.SECONDS.show(ledger.need(STEADY_EXECUTION_SECONDS, subject))}: it was loaded {warm}"
     )
 
 
-def _suggestion(see: Ledger, on: Subject) -> Suggestion:
-    most = see.read(MAX_BATCH_SIZE, on).value
+def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
+    most = ledger.read(MAX_BATCH_SIZE, subject).value
     if most is None:
-        return Suggestion(text=f"add model_warmup to {on.model} for the batch sizes that it serves")
+        return Suggestion(text=f"add model_warmup to {subject.model} for the batch sizes that it serves")
     sizes = tuple(sorted({1, round(most)}))
     setting = Setting(path="model_warmup", value=WarmupChange(batch_sizes=sizes))
     return Suggestion(
-        text=f"warm {on.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical input",
-        change=ConfigChange(model=on.model or "", settings=(setting,)),
+        text=f"warm {subject.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical input",
+        change=ConfigChange(model=subject.model or "", settings=(setting,)),
     )
 
 

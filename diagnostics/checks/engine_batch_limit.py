@@ -59,40 +59,40 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 2):
+    if quiet := held_earlier(ledger, subject, 2):
         return quiet
-    if not slots_are_taken(see, on):
+    if not slots_are_taken(ledger, subject):
         return Quiet(because="slots are free while requests wait")
-    if cache_is_short(see, on):
+    if cache_is_short(ledger, subject):
         return Quiet(because="the KV cache is as short as the slots: neither limit alone would help")
-    return _finding(see, on)
+    return _finding(ledger, subject)
 
 
-def _finding(see: Ledger, on: Subject) -> Fires:
-    wait, slots = see.need(ENGINE_WAIT_SECONDS, on), round(see.need(ENGINE_SLOTS, on))
+def _finding(ledger: Ledger, subject: Subject) -> Fires:
+    wait, slots = ledger.need(ENGINE_WAIT_SECONDS, subject), round(ledger.need(ENGINE_SLOTS, subject))
     return Fires(
-        summary=f"all {slots} slots of {on.model}'s engine are taken: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} "
+        summary=f"all {slots} slots of {subject.model}'s engine are taken: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
         f"requests wait inside it, {Unit.SECONDS.show(wait)} each, while its KV cache has room",
-        claims=(wait_claim(see, on),),
+        claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
-        suggestion=_suggestion(see, on, slots),
+        suggestion=_suggestion(ledger, subject, slots),
     )
 
 
-def _suggestion(see: Ledger, on: Subject, slots: int) -> Suggestion:
-    wanted = _wanted(slots, see.read(ENGINE_PEAK_HELD, on).value or 0.0)
-    config = see.evidence.config(on)
+def _suggestion(ledger: Ledger, subject: Subject, slots: int) -> Suggestion:
+    wanted = _wanted(slots, ledger.read(ENGINE_PEAK_HELD, subject).value or 0.0)
+    config = ledger.evidence.config(subject)
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
         return Suggestion(
-            text=f"let the engine of {on.model} run {wanted} requests at a time instead of {slots}: build it with a "
+            text=f"let the engine of {subject.model} run {wanted} requests at a time instead of {slots}: build it with a "
             "larger max_batch_size (never more instances of it)"
         )
     return Suggestion(
-        text=f"build the engine of {on.model} with max_batch_size {wanted} instead of {slots}; with a KV cache for as "
+        text=f"build the engine of {subject.model} with max_batch_size {wanted} instead of {slots}; with a KV cache for as "
         "many sequences, and never more instances of it",
-        change=ConfigChange(model=on.model or "", settings=(Setting(path="engine.max_batch_size", value=wanted),)),
+        change=ConfigChange(model=subject.model or "", settings=(Setting(path="engine.max_batch_size", value=wanted),)),
     )
 
 

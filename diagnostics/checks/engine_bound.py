@@ -50,37 +50,37 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.evidence.is_engine(on):
+    if not ledger.evidence.is_engine(subject):
         return Quiet(because="not an engine")
-    entry = see.entry_of(on)
-    if not see.read(REQUESTS, on).value or entry is None or entry.mean_seconds <= 0:
+    entry = ledger.entry_of(subject)
+    if not ledger.read(REQUESTS, subject).value or entry is None or entry.mean_seconds <= 0:
         return Quiet(because="no traffic")
     if entry.engine_seconds <= 0:
-        see.need(ENGINE_SECONDS, on)
+        ledger.need(ENGINE_SECONDS, subject)
         return Quiet(because="the engine takes no time beyond its row's")
     engine = Reading.of(entry.engine_seconds, Unit.SECONDS, "anatomy")
     share = engine / Reading.of(entry.mean_seconds, Unit.SECONDS, "anatomy")
-    if not see.compare("engine_share", share, MOST):
+    if not ledger.compare("engine_share", share, MOST):
         return Quiet(because="most of a request's time is spent elsewhere")
-    if see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
+    if ledger.at_least(ENGINE_WAITING_SHARE, subject, WAITS):
         return Quiet(because="requests wait inside the engine")
     visits = Reading.of(max(entry.weight, 1.0), Unit.RATIO, "anatomy")
-    work = see.evidence.read(ENGINE_WORK_SECONDS, on) * visits
-    if not see.compare("engine_work_share", work / engine, EXPLAINED):
+    work = ledger.evidence.read(ENGINE_WORK_SECONDS, subject) * visits
+    if not ledger.compare("engine_work_share", work / engine, EXPLAINED):
         return Quiet(because="the engine is not seen to work on requests for as long as they take")
-    return _finding(see, on, entry.engine_seconds, share.value or 0.0)
+    return _finding(ledger, subject, entry.engine_seconds, share.value or 0.0)
 
 
-def _finding(see: Ledger, on: Subject, seconds: float, share: float) -> Fires:
-    iteration = see.read(ENGINE_ITERATION_SECONDS, on).value
+def _finding(ledger: Ledger, subject: Subject, seconds: float, share: float) -> Fires:
+    iteration = ledger.read(ENGINE_ITERATION_SECONDS, subject).value
     steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
     return Fires(
-        summary=f"the engine of {on.model} works {Unit.SECONDS.show(seconds)} on a request, {Unit.RATIO.show(share)} "
+        summary=f"the engine of {subject.model} works {Unit.SECONDS.show(seconds)} on a request, {Unit.RATIO.show(share)} "
         f"of its time{steps}; hardly anything waits inside",
         suggestion=Suggestion(
-            text=f"if that misses an objective: a faster engine of {on.model} (quantization, speculative decoding, "
+            text=f"if that misses an objective: a faster engine of {subject.model} (quantization, speculative decoding, "
             "tensor parallelism) or fewer tokens; no setting of Triton helps"
         ),
     )

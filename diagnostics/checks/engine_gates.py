@@ -42,50 +42,50 @@ MEMORY_FRACTION = "kv_cache_free_gpu_mem_fraction"
 USUAL_FRACTION = 0.9
 
 
-def parameter(see: Ledger, on: Subject, key: str) -> str:
+def parameter(ledger: Ledger, subject: Subject, key: str) -> str:
     """Return a parameter of the model's configuration; empty when it is not set, or a template left unfilled."""
-    config = see.evidence.config(on)
+    config = ledger.evidence.config(subject)
     value = config.parameters.get(key, "") if config else ""
     return "" if "${" in value else value
 
 
-def parameter_change(on: Subject, key: str, value: str) -> ConfigChange:
+def parameter_change(subject: Subject, key: str, value: str) -> ConfigChange:
     """Return the change of one parameter."""
-    return ConfigChange(model=on.model or "", settings=(Setting(path=f"parameters.{key}", value=value),))
+    return ConfigChange(model=subject.model or "", settings=(Setting(path=f"parameters.{key}", value=value),))
 
 
-def larger_cache(see: Ledger, on: Subject) -> Suggestion:
+def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
     """Return how to give the KV cache more blocks: through the setting that limits it now, where that is known."""
-    tokens, fraction = _wanted_tokens(see, on), number(parameter(see, on, MEMORY_FRACTION))
+    tokens, fraction = _wanted_tokens(ledger, subject), number(parameter(ledger, subject, MEMORY_FRACTION))
     reload = "unload the model first, so that the new copy finds the memory"
-    now = number(parameter(see, on, MOST_TOKENS))
+    now = number(parameter(ledger, subject, MOST_TOKENS))
     if now and tokens and tokens > now:
         return Suggestion(
-            text=f"raise {MOST_TOKENS} of {on.model} from {now:.0f} to {tokens}, as far as GPU memory allows; {reload}",
-            change=parameter_change(on, MOST_TOKENS, str(tokens)),
+            text=f"raise {MOST_TOKENS} of {subject.model} from {now:.0f} to {tokens}, as far as GPU memory allows; {reload}",
+            change=parameter_change(subject, MOST_TOKENS, str(tokens)),
         )
     if not now and fraction and fraction < USUAL_FRACTION:
         return Suggestion(
-            text=f"raise {MEMORY_FRACTION} of {on.model} from {fraction:g} to {USUAL_FRACTION:g}; {reload}",
-            change=parameter_change(on, MEMORY_FRACTION, f"{USUAL_FRACTION:g}"),
+            text=f"raise {MEMORY_FRACTION} of {subject.model} from {fraction:g} to {USUAL_FRACTION:g}; {reload}",
+            change=parameter_change(subject, MEMORY_FRACTION, f"{USUAL_FRACTION:g}"),
         )
     size = f" for about {tokens} tokens" if tokens else ""
     return Suggestion(
-        text=f"give {on.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let clients ask "
+        text=f"give {subject.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let clients ask "
         f"for fewer max_tokens; never more instances; {reload}"
     )
 
 
-def _wanted_tokens(see: Ledger, on: Subject) -> int | None:
+def _wanted_tokens(ledger: Ledger, subject: Subject) -> int | None:
     """Return the tokens that all requests of the fullest read need, slots permitting: two to four times today's.
 
     A starved engine's backlog is larger than what one with room would hold, so all of it is never needed.
     """
-    need, tokens = see.read(ENGINE_KV_NEED, on).value, see.read(ENGINE_BLOCK_TOKENS, on).value
-    blocks, held = see.read(ENGINE_KV_BLOCKS, on).value, see.read(ENGINE_PEAK_HELD, on).value
+    need, tokens = ledger.read(ENGINE_KV_NEED, subject).value, ledger.read(ENGINE_BLOCK_TOKENS, subject).value
+    blocks, held = ledger.read(ENGINE_KV_BLOCKS, subject).value, ledger.read(ENGINE_PEAK_HELD, subject).value
     if not (need and tokens and blocks and held):
         return None
-    at_once = min(held, see.read(ENGINE_SLOTS, on).value or held)
+    at_once = min(held, ledger.read(ENGINE_SLOTS, subject).value or held)
     return round(min(max(ceil(need * at_once), 2 * blocks), 4 * blocks) * tokens)
 
 
@@ -132,86 +132,86 @@ ONE_MICRO_BATCH = Limit(
 )
 
 
-def nothing_held_back(see: Ledger, on: Subject) -> Quiet | None:
+def nothing_held_back(ledger: Ledger, subject: Subject) -> Quiet | None:
     """Return the reason why nothing waits inside for long enough to matter; None when something does."""
-    if not see.evidence.is_engine(on):
+    if not ledger.evidence.is_engine(subject):
         return Quiet(because="not an engine")
-    if not see.read(REQUESTS, on).value:
+    if not ledger.read(REQUESTS, subject).value:
         return Quiet(because="no traffic")
-    see.need(ENGINE_WAITING, on)
-    if not see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
+    ledger.need(ENGINE_WAITING, subject)
+    if not ledger.at_least(ENGINE_WAITING_SHARE, subject, WAITS):
         return Quiet(because="requests seldom wait inside the engine")
-    _reads_tell(see, on)
-    see.need(ENGINE_WAIT_SECONDS, on)
-    if not see.worthwhile("engine_least_wait_seconds", on, _surely_waited(see, on)):
+    _reads_tell(ledger, subject)
+    ledger.need(ENGINE_WAIT_SECONDS, subject)
+    if not ledger.worthwhile("engine_least_wait_seconds", subject, _surely_waited(ledger, subject)):
         return Quiet(because="the wait inside the engine is a small part of the request")
-    if see.ruled_out(ENGINE_MICRO_BATCHES, on, ONE_MICRO_BATCH, above=True):
+    if ledger.ruled_out(ENGINE_MICRO_BATCHES, subject, ONE_MICRO_BATCH, above=True):
         return Quiet(because="requests of other micro batches look as if they waited")
     return None
 
 
-def _reads_tell(see: Ledger, on: Subject) -> None:
+def _reads_tell(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where the reads are so few that requests may as well never wait."""
-    share = see.evidence.read(ENGINE_WAITING_SHARE, on)
+    share = ledger.evidence.read(ENGINE_WAITING_SHARE, subject)
     if share.low is not None and share.low <= 0:
         raise Undecided(ENGINE_WAITING_SHARE.name, Missing.TOO_FEW_EVENTS)
 
 
-def _surely_waited(see: Ledger, on: Subject) -> Reading:
+def _surely_waited(ledger: Ledger, subject: Subject) -> Reading:
     """Return what requests have waited, less one standard error of the reads: they are few, and queues come and go.
 
     Part of any wait stays when its limit goes, too, since more requests at once make iterations longer.
     """
-    wait = see.evidence.read(ENGINE_WAIT_SECONDS, on)
+    wait = ledger.evidence.read(ENGINE_WAIT_SECONDS, subject)
     if wait.value is None or wait.low is None:
         return wait
     return replace(wait, value=wait.value - (wait.value - wait.low) / 1.96)
 
 
-def batches_are_static(see: Ledger, on: Subject) -> bool:
+def batches_are_static(ledger: Ledger, subject: Subject) -> bool:
     """Return whether batches run to their end before others start; not said counts as no."""
-    return bool(see.evidence.read(ENGINE_STATIC_BATCHING, on).value)
+    return bool(ledger.evidence.read(ENGINE_STATIC_BATCHING, subject).value)
 
 
-def slots_are_taken(see: Ledger, on: Subject) -> bool:
+def slots_are_taken(ledger: Ledger, subject: Subject) -> bool:
     """Return whether all slots are in use while requests wait."""
-    if not see.at_least(ENGINE_SLOT_FILL, on, SLOTS_TAKEN):
+    if not ledger.at_least(ENGINE_SLOT_FILL, subject, SLOTS_TAKEN):
         return False
-    return see.at_least(ENGINE_PEAK_FILL, on, SLOTS_REACHED)
+    return ledger.at_least(ENGINE_PEAK_FILL, subject, SLOTS_REACHED)
 
 
-def cache_is_short(see: Ledger, on: Subject) -> bool:
+def cache_is_short(ledger: Ledger, subject: Subject) -> bool:
     """Return whether, while requests wait, the KV cache has mostly no room for one more."""
-    return see.at_least(ENGINE_KV_BLOCKED, on, KV_BLOCKED)
+    return ledger.at_least(ENGINE_KV_BLOCKED, subject, KV_BLOCKED)
 
 
-def cache_may_be_reserved(see: Ledger, on: Subject) -> bool:
+def cache_may_be_reserved(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the blocks in use allow that the rest is promised to the requests that run."""
-    return see.at_least(ENGINE_KV_USED, on, KV_RESERVED)
+    return ledger.at_least(ENGINE_KV_USED, subject, KV_RESERVED)
 
 
-def pausing_costs(see: Ledger, on: Subject) -> bool:
+def pausing_costs(ledger: Ledger, subject: Subject) -> bool:
     """Return whether requests are paused for a large part of their time; not exported counts as no.
 
     That part of the cache's shortage is `kv-cache-thrashing`; what waits beside less pausing is `kv-cache-exhausted`.
     """
-    if not see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):
+    if not ledger.ruled_out(ENGINE_PAUSED_SHARE, subject, PAUSED, above=True):
         return False
-    return pausing_is_cheap(see, on) is None and not never_pauses(see, on)
+    return pausing_is_cheap(ledger, subject) is None and not never_pauses(ledger, subject)
 
 
-def pausing_is_cheap(see: Ledger, on: Subject) -> str | None:
+def pausing_is_cheap(ledger: Ledger, subject: Subject) -> str | None:
     """Return why requests that are paused at many reads lose little by it; None where it costs them."""
-    if not see.at_least(ENGINE_KV_USED, on, KV_FULL):
+    if not ledger.at_least(ENGINE_KV_USED, subject, KV_FULL):
         return "the KV cache has room"
-    if not see.worthwhile("engine_pause_seconds", on, see.evidence.read(ENGINE_PAUSE_SECONDS, on)):
+    if not ledger.worthwhile("engine_pause_seconds", subject, ledger.evidence.read(ENGINE_PAUSE_SECONDS, subject)):
         return "the time spent paused is a small part of the request"
     return None
 
 
-def never_pauses(see: Ledger, on: Subject) -> bool:
+def never_pauses(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the configured policy is the one that pauses nothing; not stated counts as no."""
-    return see.ruled_out(ENGINE_MAX_UTILIZATION, on, EVICTS, above=False)
+    return ledger.ruled_out(ENGINE_MAX_UTILIZATION, subject, EVICTS, above=False)
 
 
 IN_ORDER = (
@@ -233,23 +233,26 @@ HELD_LIMITS: Mapping[str, Limit] = {
 """The numbers that these questions compare with."""
 
 
-def held_earlier(see: Ledger, on: Subject, limits: int) -> Quiet | None:
+def held_earlier(ledger: Ledger, subject: Subject, limits: int) -> Quiet | None:
     """Return why nothing waits for the limit after the first so many: nothing waits at all, or for one of those."""
-    return nothing_held_back(see, on) or first_rival(see, on, IN_ORDER[:limits])
+    return nothing_held_back(ledger, subject) or first_rival(ledger, subject, IN_ORDER[:limits])
 
 
-def engine_phase(see: Ledger, on: Subject) -> Phase:
+def engine_phase(ledger: Ledger, subject: Subject) -> Phase:
     """Return the cell that holds the engine's time: compute in the C++ backend's row, else the hidden engine time."""
-    return Phase.COMPUTE if see.evidence.shows_engine_time(on) else Phase.ENGINE
+    return Phase.COMPUTE if ledger.evidence.shows_engine_time(subject) else Phase.ENGINE
 
 
-def _wait_phase(see: Ledger, on: Subject) -> Phase:
+def _wait_phase(ledger: Ledger, subject: Subject) -> Phase:
     """Return the cell that holds the wait: trtllm-serve counts it as queue, Triton's rows of engines have none."""
-    queued, waited = see.evidence.read(QUEUE_SECONDS, on).value, see.evidence.read(ENGINE_WAIT_SECONDS, on).value
-    return Phase.QUEUE if queued and waited and queued >= waited / 2 else engine_phase(see, on)
+    queued, waited = (
+        ledger.evidence.read(QUEUE_SECONDS, subject).value,
+        ledger.evidence.read(ENGINE_WAIT_SECONDS, subject).value,
+    )
+    return Phase.QUEUE if queued and waited and queued >= waited / 2 else engine_phase(ledger, subject)
 
 
-def wait_claim(see: Ledger, on: Subject) -> Claim:
+def wait_claim(ledger: Ledger, subject: Subject) -> Claim:
     """Return the claim of the time that requests wait inside."""
-    seconds = see.evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0
-    return Claim(stage=on.model or "", phase=_wait_phase(see, on), seconds=seconds)
+    seconds = ledger.evidence.read(ENGINE_WAIT_SECONDS, subject).value or 0.0
+    return Claim(stage=subject.model or "", phase=_wait_phase(ledger, subject), seconds=seconds)

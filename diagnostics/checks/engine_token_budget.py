@@ -67,35 +67,37 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 4):
+    if quiet := held_earlier(ledger, subject, 4):
         return quiet
-    if not see.at_least(ENGINE_CONTEXT_SHARE, on, PREFILLS):
+    if not ledger.at_least(ENGINE_CONTEXT_SHARE, subject, PREFILLS):
         return Quiet(because="few iterations read prompts")
-    if not see.at_least(ENGINE_TOKENS_FILL, on, FILLED):
+    if not ledger.at_least(ENGINE_TOKENS_FILL, subject, FILLED):
         return Quiet(because="iterations differ in size as prompts do: no budget cuts them off")
-    return _finding(see, on)
+    return _finding(ledger, subject)
 
 
-def _finding(see: Ledger, on: Subject) -> Fires:
-    wait, budget = see.need(ENGINE_WAIT_SECONDS, on), see.need(ENGINE_TOKEN_BUDGET, on)
+def _finding(ledger: Ledger, subject: Subject) -> Fires:
+    wait, budget = ledger.need(ENGINE_WAIT_SECONDS, subject), ledger.need(ENGINE_TOKEN_BUDGET, subject)
     return Fires(
-        summary=f"iterations of {on.model}'s engine are filled to {budget:.0f} tokens: "
-        f"{Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait to be read, {Unit.SECONDS.show(wait)} each",
-        claims=(wait_claim(see, on),),
+        summary=f"iterations of {subject.model}'s engine are filled to {budget:.0f} tokens: "
+        f"{Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait to be read, {Unit.SECONDS.show(wait)} each",
+        claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
-        suggestion=_suggestion(see, on, round(budget)),
+        suggestion=_suggestion(ledger, subject, round(budget)),
     )
 
 
-def _suggestion(see: Ledger, on: Subject, budget: int) -> Suggestion:
-    config, stated = see.evidence.config(on), not see.evidence.read(ENGINE_TOKEN_BUDGET, on).estimated
-    text = f"build the engine of {on.model} with a larger max_num_tokens, or turn on chunked context for long prompts"
+def _suggestion(ledger: Ledger, subject: Subject, budget: int) -> Suggestion:
+    config, stated = ledger.evidence.config(subject), not ledger.evidence.read(ENGINE_TOKEN_BUDGET, subject).estimated
+    text = (
+        f"build the engine of {subject.model} with a larger max_num_tokens, or turn on chunked context for long prompts"
+    )
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME or not stated:
         return Suggestion(text=text)
     setting = Setting(path="engine.max_num_tokens", value=2 * budget)
-    return Suggestion(text=text, change=ConfigChange(model=on.model or "", settings=(setting,)))
+    return Suggestion(text=text, change=ConfigChange(model=subject.model or "", settings=(setting,)))
 
 
 _CUT = {

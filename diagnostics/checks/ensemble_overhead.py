@@ -43,24 +43,24 @@ CALLED = Limit(value=1, unit=Unit.COUNT, because="without requests nothing is lo
 CHECK = Check(layer=Layer.SERVING, scope=Scope.ENSEMBLE, limits={"ensemble_calls": CALLED, "host_cpu_busy": HOST_FULL})
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one ensemble."""
-    if not see.at_least(ENSEMBLE_CALLS, on, CALLED):
+    if not ledger.at_least(ENSEMBLE_CALLS, subject, CALLED):
         return Quiet(because="the ensemble idles")
-    lost = see.read(OVERHEAD_SECONDS, on)
-    if lost.value is None and see.read(HIDDEN_MEMBERS, on).value:
+    lost = ledger.read(OVERHEAD_SECONDS, subject)
+    if lost.value is None and ledger.read(HIDDEN_MEMBERS, subject).value:
         return Quiet(because="without traces, what no stage accounts for is its engine's")
-    if not see.worthwhile(OVERHEAD_SECONDS.name, on, lost):
+    if not ledger.worthwhile(OVERHEAD_SECONDS.name, subject, lost):
         return Quiet(because="hardly any time passes between its stages")
-    if host_is_full(see, on):
+    if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full: every hand-over is late")
     seconds = lost.value or 0.0
     return Fires(
-        summary=f"each request of {on.ensemble} spends {Unit.SECONDS.show(seconds)} between its stages",
+        summary=f"each request of {subject.ensemble} spends {Unit.SECONDS.show(seconds)} between its stages",
         claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"make what the stages of {on.ensemble} hand over smaller and keep it on one device, or merge small "
+            text=f"make what the stages of {subject.ensemble} hand over smaller and keep it on one device, or merge small "
             "neighbouring stages"
         ),
     )

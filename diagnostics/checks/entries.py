@@ -27,19 +27,21 @@ FAILED_PART = Limit(
 )
 
 
-def caller_of(see: Ledger, on: Subject) -> Subject:
+def caller_of(ledger: Ledger, subject: Subject) -> Subject:
     """Return whose requests fail: the ensemble that calls the model, or the model itself when called directly."""
-    entry = see.entry_of(on)
-    return on if entry is None or entry.ensemble is None else Subject(server=on.server, ensemble=entry.ensemble)
+    entry = ledger.entry_of(subject)
+    return (
+        subject if entry is None or entry.ensemble is None else Subject(server=subject.server, ensemble=entry.ensemble)
+    )
 
 
-def failed_share(see: Ledger, on: Subject, failed: Reading) -> Reading:
+def failed_share(ledger: Ledger, subject: Subject, failed: Reading) -> Reading:
     """Return failed ÷ all requests of the caller; absent when the caller completed and failed nothing."""
-    caller = caller_of(see, on)
-    completed = see.evidence.read(REQUESTS, caller)
+    caller = caller_of(ledger, subject)
+    completed = ledger.evidence.read(REQUESTS, caller)
     if failed.value is None or completed.value is None:
         return Reading.unknown(failed.missing or completed.missing or Missing.NOT_EXPORTED, Unit.RATIO)
-    reported = see.evidence.read(FAILED_REQUESTS, caller).value or 0.0
+    reported = ledger.evidence.read(FAILED_REQUESTS, caller).value or 0.0
     everything = completed.value + max(failed.value, reported)
     return Reading.of(failed.value / everything, Unit.RATIO, failed.source, estimated=failed.estimated)
 
@@ -49,45 +51,54 @@ def name_of(card: Subject) -> str:
     return card.gpu or "the GPU"
 
 
-def entry_on(see: Ledger, card: Subject) -> Subject:
+def entry_on(ledger: Ledger, card: Subject) -> Subject:
     """Return the subject whose requests stand for the card's: the ensemble with most time in it, else the model."""
-    entry = see.entry_of(card)
+    entry = ledger.entry_of(card)
     if entry is not None and entry.ensemble is not None:
         return Subject(server=card.server, ensemble=entry.ensemble)
-    return next(iter(stages_on(see, card)), Subject(server=card.server))
+    return next(iter(stages_on(ledger, card)), Subject(server=card.server))
 
 
-def stages_on(see: Ledger, card: Subject) -> Sequence[Subject]:
+def stages_on(ledger: Ledger, card: Subject) -> Sequence[Subject]:
     """Return the models on GPUs that the entry's requests pass, most time first.
 
     Without an ensemble it is one model, which is called directly.
     """
-    entry = see.entry_of(card)
+    entry = ledger.entry_of(card)
     ensemble = entry.ensemble if entry else None
-    members = see.evidence.graph(card.server).ensembles[ensemble].models() if ensemble else ()
-    models = {on.model for on in see.evidence.subjects(Scope.MODEL) if on.server == card.server and on.model}
+    members = ledger.evidence.graph(card.server).ensembles[ensemble].models() if ensemble else ()
+    models = {
+        subject.model
+        for subject in ledger.evidence.subjects(Scope.MODEL)
+        if subject.server == card.server and subject.model
+    }
     stages = [Subject(server=card.server, model=model) for model in models if not members or model in members]
-    time = {on: _time(see, on) for on in stages if see.evidence.read(ON_GPU, on).value}
-    found = sorted((on for on, seconds in time.items() if seconds > 0), key=lambda on: (-time[on], on))
+    time = {subject: _time(ledger, subject) for subject in stages if ledger.evidence.read(ON_GPU, subject).value}
+    found = sorted(
+        (subject for subject, seconds in time.items() if seconds > 0), key=lambda subject: (-time[subject], subject)
+    )
     return found if ensemble else found[:1]
 
 
-def _time(see: Ledger, on: Subject) -> float:
-    requests, seconds = see.evidence.read(REQUESTS, on).value, see.evidence.read(REQUEST_SECONDS, on).value
+def _time(ledger: Ledger, subject: Subject) -> float:
+    requests, seconds = (
+        ledger.evidence.read(REQUESTS, subject).value,
+        ledger.evidence.read(REQUEST_SECONDS, subject).value,
+    )
     return (requests or 0.0) * (seconds or 0.0)
 
 
-def time_on(see: Ledger, stage: Subject) -> tuple[Phase, Reading]:
+def time_on(ledger: Ledger, stage: Subject) -> tuple[Phase, Reading]:
     """Return the seconds that a request executes in a stage, and as what: an engine's row may not hold its time."""
-    entry = see.entry_of(stage)
-    if entry is None or entry.engine_seconds <= 0 or see.evidence.shows_engine_time(stage):
-        return Phase.COMPUTE, see.evidence.read(COMPUTE_SECONDS, stage)
+    entry = ledger.entry_of(stage)
+    if entry is None or entry.engine_seconds <= 0 or ledger.evidence.shows_engine_time(stage):
+        return Phase.COMPUTE, ledger.evidence.read(COMPUTE_SECONDS, stage)
     return Phase.ENGINE, Reading.of(entry.engine_seconds, Unit.SECONDS, "anatomy", estimated=True)
 
 
-def compute_on(see: Ledger, card: Subject) -> Reading:
+def compute_on(ledger: Ledger, card: Subject) -> Reading:
     """Return the seconds that a request of the entry executes on GPUs, all stages together."""
-    return together(time_on(see, stage)[1] for stage in stages_on(see, card))
+    return together(time_on(ledger, stage)[1] for stage in stages_on(ledger, card))
 
 
 def together(each: Iterable[Reading]) -> Reading:
@@ -96,15 +107,17 @@ def together(each: Iterable[Reading]) -> Reading:
     return sum(known[1:], known[0]) if known else Reading.unknown(Missing.IDLE, Unit.SECONDS)
 
 
-def lost_to_clock(see: Ledger, card: Subject, share: Reading, excess: Signal) -> tuple[Mapping[Subject, Reading], bool]:
+def lost_to_clock(
+    ledger: Ledger, card: Subject, share: Reading, excess: Signal
+) -> tuple[Mapping[Subject, Reading], bool]:
     """Return the seconds per request that each stage on the card loses to a lower clock, and whether that was measured.
 
     A clock that is lower by a share lengthens executions by that share of their time at most: work that waits for
     memory by less. What `excess` measured with and without it counts up to there.
     """
-    stages = stages_on(see, card)
-    most = {stage: share * time_on(see, stage)[1] for stage in stages}
-    each = {stage: see.evidence.read(excess, stage) for stage in stages}
+    stages = stages_on(ledger, card)
+    most = {stage: share * time_on(ledger, stage)[1] for stage in stages}
+    each = {stage: ledger.evidence.read(excess, stage) for stage in stages}
     if not each or any(one.value is None for one in each.values()):
         return most, False
     return {
@@ -119,41 +132,41 @@ ENOUGH_REQUESTS = Limit(
 )
 
 
-def enough_requests(see: Ledger, on: Subject) -> bool:
+def enough_requests(ledger: Ledger, subject: Subject) -> bool:
     """Return whether enough requests ended to speak of; an idle subject has none.
 
     Raises:
         Undecided: requests could not be counted.
 
     """
-    return _known(see, REQUESTS, on) >= ENOUGH_REQUESTS.value
+    return _known(ledger, REQUESTS, subject) >= ENOUGH_REQUESTS.value
 
 
-def waits(see: Ledger, on: Subject, limit: Limit) -> bool:
+def waits(ledger: Ledger, subject: Subject, limit: Limit) -> bool:
     """Return whether requests of a model wait as long as the limit on average; those of an idle one do not.
 
     Raises:
         Undecided: the queue could not be read.
 
     """
-    return _known(see, QUEUE_SECONDS, on) >= limit.value
+    return _known(ledger, QUEUE_SECONDS, subject) >= limit.value
 
 
-def _known(see: Ledger, signal: Signal, on: Subject) -> float:
-    reading = see.evidence.read(signal, on)
+def _known(ledger: Ledger, signal: Signal, subject: Subject) -> float:
+    reading = ledger.evidence.read(signal, subject)
     if reading.value is None and reading.missing is not Missing.IDLE:
         raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
     return reading.value or 0.0
 
 
-def stages_of(see: Ledger, on: Subject) -> Sequence[Subject]:
+def stages_of(ledger: Ledger, subject: Subject) -> Sequence[Subject]:
     """Return the models behind an entry, all versions of each: an ensemble's members, or the model itself."""
-    ensemble = see.evidence.graph(on.server).ensembles.get(on.ensemble or "")
-    models = ensemble.models() if ensemble else (on.model or on.ensemble or "",)
-    return [Subject(server=on.server, model=model) for model in models]
+    ensemble = ledger.evidence.graph(subject.server).ensembles.get(subject.ensemble or "")
+    models = ensemble.models() if ensemble else (subject.model or subject.ensemble or "",)
+    return [Subject(server=subject.server, model=model) for model in models]
 
 
-def busiest_stage(see: Ledger, on: Subject, limit: Limit) -> bool:
+def busiest_stage(ledger: Ledger, subject: Subject, limit: Limit) -> bool:
     """Return whether some stage's instances are busy to the limit; noted for the busiest.
 
     Engines batch inside and have no lanes; they are left out.
@@ -162,8 +175,8 @@ def busiest_stage(see: Ledger, on: Subject, limit: Limit) -> bool:
         Undecided: the busy share of no stage, or not of every working one, could be read.
 
     """
-    lanes = [stage for stage in stages_of(see, on) if not see.evidence.is_engine(stage)]
-    readings = {stage: see.evidence.read(INSTANCE_BUSY_SHARE, stage) for stage in lanes}
+    lanes = [stage for stage in stages_of(ledger, subject) if not ledger.evidence.is_engine(stage)]
+    readings = {stage: ledger.evidence.read(INSTANCE_BUSY_SHARE, stage) for stage in lanes}
     missing = [reading.missing for reading in readings.values() if reading.missing not in (None, Missing.IDLE)]
     if missing:
         raise Undecided(INSTANCE_BUSY_SHARE.name, missing[0] or Missing.NOT_EXPORTED)
@@ -171,4 +184,4 @@ def busiest_stage(see: Ledger, on: Subject, limit: Limit) -> bool:
     if not known:
         return False
     busiest = max(known, key=lambda stage: readings[stage].value or 0.0)
-    return see.at_least(INSTANCE_BUSY_SHARE, busiest, limit)
+    return ledger.at_least(INSTANCE_BUSY_SHARE, busiest, limit)

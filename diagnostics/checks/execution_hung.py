@@ -77,8 +77,14 @@ MANY = Limit(
 ONE = Limit(value=1, unit=Unit.COUNT, because="an instance that executes nothing is lost whole")
 NONE_IDLE = Limit(value=0, unit=Unit.COUNT, because="where every process works, none is hung or gone")
 _SOME_LEFT = (
-    Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
-    Gate(lambda see, on: not see.at_least(LOST_INSTANCES, on, ONE), "no instance rests while requests wait"),
+    Gate(
+        lambda ledger, subject: not ledger.at_least(QUEUE_SECONDS, subject, QUEUE),
+        "requests hardly wait for an instance",
+    ),
+    Gate(
+        lambda ledger, subject: not ledger.at_least(LOST_INSTANCES, subject, ONE),
+        "no instance rests while requests wait",
+    ),
     Gate(host_is_full, "the host's processors are full: executions begin late"),
 )
 CHECK = Check(
@@ -90,24 +96,24 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    still = see.read(STANDSTILL_SECONDS, on)
+    still = ledger.read(STANDSTILL_SECONDS, subject)
     if still.missing is not None:
-        if see.evidence.read(REQUESTS, on).value:
-            return _of_several(see, on)
+        if ledger.evidence.read(REQUESTS, subject).value:
+            return _of_several(ledger, subject)
         raise Undecided(STANDSTILL_SECONDS.name, still.missing)
     since = _since(still)
-    if (since.value or 0.0) < STILL.value and (see.evidence.read(LOST_INSTANCES, on).value or 0.0) >= ONE.value:
-        return _of_several(see, on)
-    if not see.compare(STANDSTILL_SECONDS.name, since, STILL):
-        return _of_several(see, on)
-    if see.evidence.read(LOADS, on).value:
+    if (since.value or 0.0) < STILL.value and (ledger.evidence.read(LOST_INSTANCES, subject).value or 0.0) >= ONE.value:
+        return _of_several(ledger, subject)
+    if not ledger.compare(STANDSTILL_SECONDS.name, since, STILL):
+        return _of_several(ledger, subject)
+    if ledger.evidence.read(LOADS, subject).value:
         return Quiet(because="the version was loaded inside the window and may still initialise")
-    usual = _usual(see, on)
-    if not see.compare("standstill_executions", (still / usual).with_unit(Unit.COUNT), MANY):
+    usual = _usual(ledger, subject)
+    if not ledger.compare("standstill_executions", (still / usual).with_unit(Unit.COUNT), MANY):
         return Quiet(because="executions of this model take that long")
-    return _finding(see, on, since, usual)
+    return _finding(ledger, subject, since, usual)
 
 
 def _since(still: Reading) -> Reading:
@@ -116,7 +122,7 @@ def _since(still: Reading) -> Reading:
     return Reading.of(longest, Unit.SECONDS, still.source, low=still.low, estimated=still.estimated)
 
 
-def _usual(see: Ledger, on: Subject) -> Reading:
+def _usual(ledger: Ledger, subject: Subject) -> Reading:
     """Return what an execution takes: in the window, else since the load.
 
     Raises:
@@ -124,55 +130,57 @@ def _usual(see: Ledger, on: Subject) -> Reading:
 
     """
     for signal in (EXECUTION_SECONDS, LIFETIME_EXECUTION_SECONDS):
-        usual = see.evidence.read(signal, on)
+        usual = ledger.evidence.read(signal, subject)
         if usual.value is not None:
             return usual
     raise Undecided(EXECUTION_SECONDS.name, usual.missing or Missing.NOT_EXPORTED)
 
 
-def _of_several(see: Ledger, on: Subject) -> Fires | Quiet:
+def _of_several(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide whether some instances execute nothing while others serve."""
-    if (see.evidence.read(INSTANCES, on).value or 0.0) < 2:
+    if (ledger.evidence.read(INSTANCES, subject).value or 0.0) < 2:
         return Quiet(because="nothing waits, or executions end")
-    if quiet := first_rival(see, on, _SOME_LEFT):
+    if quiet := first_rival(ledger, subject, _SOME_LEFT):
         return quiet
-    if see.ruled_out(IDLE_STUBS, on, NONE_IDLE, above=False):
+    if ledger.ruled_out(IDLE_STUBS, subject, NONE_IDLE, above=False):
         return Quiet(because="the processes of all instances work")
-    lost = see.need(LOST_INSTANCES, on)
-    queue, load = see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
+    lost = ledger.need(LOST_INSTANCES, subject)
+    queue, load = ledger.evidence.read(QUEUE_SECONDS, subject), stage_load(ledger, subject)
     saved = queue - queue_of(predict(load))
-    if see.evidence.read(IDLE_STUBS, on).value is None:
+    if ledger.evidence.read(IDLE_STUBS, subject).value is None:
         saved = msgspec.structs.replace(saved, estimated=True)  # their number may have been lowered since it was read
-    if not see.worthwhile("queue_with_all_instances_saves", on, saved):
+    if not ledger.worthwhile("queue_with_all_instances_saves", subject, saved):
         return Quiet(because="requests would wait about as long with all instances")
-    return _lost(see, on, lost, load.instances, saved.value or 0.0)
+    return _lost(ledger, subject, lost, load.instances, saved.value or 0.0)
 
 
-def _lost(see: Ledger, on: Subject, lost: float, instances: int, saved: float) -> Fires:
-    show, processes = Unit.SECONDS.show, see.evidence.read(INSTANCE_PROCESSES, on).value
+def _lost(ledger: Ledger, subject: Subject, lost: float, instances: int, saved: float) -> Fires:
+    show, processes = Unit.SECONDS.show, ledger.evidence.read(INSTANCE_PROCESSES, subject).value
     what = "hung, or its process is gone"
     if processes is not None:
         what = "its process does nothing" if processes >= instances else "its process is gone"
-    text = f"reload {on.model} or restart the replica; before that, take stacks of its processes (py-spy dump --pid)"
+    text = (
+        f"reload {subject.model} or restart the replica; before that, take stacks of its processes (py-spy dump --pid)"
+    )
     return Fires(
-        summary=f"{lost:.0f} of {instances} instances of {on.model} serve nothing ({what}): requests wait "
-        f"{show(see.need(QUEUE_SECONDS, on))} for {show(see.need(EXECUTION_SECONDS, on))} of work",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        summary=f"{lost:.0f} of {instances} instances of {subject.model} serve nothing ({what}): requests wait "
+        f"{show(ledger.need(QUEUE_SECONDS, subject))} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
-        failed_share=see.evidence.read(FAILED_SHARE, on).value or 0.0,
+        failed_share=ledger.evidence.read(FAILED_SHARE, subject).value or 0.0,
         suggestion=Suggestion(text=text, remedy=Remedy.MITIGATE),
     )
 
 
-def _finding(see: Ledger, on: Subject, still: Reading, usual: Reading) -> Fires:
-    waiting = see.need(WAITING_NOW, on)
-    ended = see.evidence.read(REQUESTS, on).value or 0.0
+def _finding(ledger: Ledger, subject: Subject, still: Reading, usual: Reading) -> Fires:
+    waiting = ledger.need(WAITING_NOW, subject)
+    ended = ledger.evidence.read(REQUESTS, subject).value or 0.0
     return Fires(
-        summary=f"no execution of {on.model} has ended for {Unit.SECONDS.show(still.value)}, usually they take "
+        summary=f"no execution of {subject.model} has ended for {Unit.SECONDS.show(still.value)}, usually they take "
         f"{Unit.SECONDS.show(usual.value)}; {waiting:.0f} requests wait",
         failed_share=waiting / max(waiting + ended, 1.0),
         suggestion=Suggestion(
-            text=f"take stacks of the stuck instances of {on.model}, then reload the model or restart the replica; "
+            text=f"take stacks of the stuck instances of {subject.model}, then reload the model or restart the replica; "
             "the fix is a timeout for what the model calls",
             remedy=Remedy.MITIGATE,
         ),

@@ -73,41 +73,41 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one ensemble."""
-    if not see.at_least(DIRECT_CALLS, on, CALLED):
+    if not ledger.at_least(DIRECT_CALLS, subject, CALLED):
         return Quiet(because="its members are not called from outside")
-    used = see.evidence.read(ENSEMBLE_CALLS, on) / see.evidence.read(DIRECT_CALLS, on)
-    if not see.compare("ensemble_part", used, IDLE, at_least=False):
+    used = ledger.evidence.read(ENSEMBLE_CALLS, subject) / ledger.evidence.read(DIRECT_CALLS, subject)
+    if not ledger.compare("ensemble_part", used, IDLE, at_least=False):
         return Quiet(because="the ensemble is in use")
-    if not see.at_most(LOCKSTEP_GAP, on, IN_STEP):
+    if not ledger.at_most(LOCKSTEP_GAP, subject, IN_STEP):
         return Quiet(because="its members are called independently of each other")
-    if not see.at_most(WRAPPED, on, NONE):
+    if not ledger.at_most(WRAPPED, subject, NONE):
         return Quiet(because="a model that is called in step with the members may call them inside the server")
-    hops = see.read(HOP_SECONDS, on)
-    return _finding(see, on, hops, _worthwhile(see, on, hops))
+    hops = ledger.read(HOP_SECONDS, subject)
+    return _finding(ledger, subject, hops, _worthwhile(ledger, subject, hops))
 
 
-def _worthwhile(see: Ledger, on: Subject, hops: Reading) -> bool:
+def _worthwhile(ledger: Ledger, subject: Subject, hops: Reading) -> bool:
     """Return whether the calls' overhead is worth a change; unmeasured it is taken to be, at less confidence."""
-    whole = see.evidence.read(ORCHESTRATED_SECONDS, on)
+    whole = ledger.evidence.read(ORCHESTRATED_SECONDS, subject)
     if hops.value is None or whole.value is None:
-        return not see.ruled_out(HOP_SECONDS, on, WORTHWHILE_TIME, above=False)
-    enough = see.compare(HOP_SECONDS.name, hops, WORTHWHILE_TIME)
-    return see.compare("hop_share", hops / whole, WORTHWHILE_PART) and enough
+        return not ledger.ruled_out(HOP_SECONDS, subject, WORTHWHILE_TIME, above=False)
+    enough = ledger.compare(HOP_SECONDS.name, hops, WORTHWHILE_TIME)
+    return ledger.compare("hop_share", hops / whole, WORTHWHILE_PART) and enough
 
 
-def _finding(see: Ledger, on: Subject, hops: Reading, worthwhile: bool) -> Fires:
-    calls, seconds = see.need(DIRECT_CALLS, on), hops.value or 0.0
+def _finding(ledger: Ledger, subject: Subject, hops: Reading, worthwhile: bool) -> Fires:
+    calls, seconds = ledger.need(DIRECT_CALLS, subject), hops.value or 0.0
     cost = f", which costs {Unit.SECONDS.show(seconds)} between the calls" if hops.value is not None else ""
     return Fires(
-        summary=f"clients call the members of {on.ensemble} one after another, {Unit.COUNT.show(calls)} times each, "
-        f"while {on.ensemble} itself idles{cost}",
+        summary=f"clients call the members of {subject.ensemble} one after another, {Unit.COUNT.show(calls)} times each, "
+        f"while {subject.ensemble} itself idles{cost}",
         claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),) if seconds > 0 else (),
         saved_seconds=seconds,
         severity=Severity.WARNING if worthwhile else Severity.INFO,
         suggestion=Suggestion(
-            text=f"send requests to {on.ensemble} instead of its members: it does the same calls inside the server; "
+            text=f"send requests to {subject.ensemble} instead of its members: it does the same calls inside the server; "
             "what the caller does between them becomes a Python stage"
         ),
     )

@@ -80,63 +80,61 @@ CHECK = Check(
 _LOADING = (Happened.LOADED, Happened.RELOADED)
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
-    if not see.at_least(REQUESTS, on, ENOUGH_REQUESTS):
+    if not ledger.at_least(REQUESTS, subject, ENOUGH_REQUESTS):
         return Quiet(because="too few requests to judge")
-    seconds = _lined_up(see, on)
+    seconds = _lined_up(ledger, subject)
     if short := seconds is not None:
-        where = (
-            f"for a thread of the server's frontend that is busy {Unit.RATIO.show(busy_of(see, on).value)} of the time"
-        )
+        where = f"for a thread of the server's frontend that is busy {Unit.RATIO.show(busy_of(ledger, subject).value)} of the time"
     else:
-        seconds, where = _held(see, on), "in the server's frontend"
+        seconds, where = _held(ledger, subject), "in the server's frontend"
     if seconds is None:
         return Quiet(because="the frontend passes requests and answers on at once, as far as can be seen")
-    if _loads(see, on):
+    if _loads(ledger, subject):
         return Quiet(because="a load that is asked for over the port holds a thread, and what waits for that thread")
-    if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL) and not (short and _runs_at_once(see, on)):
+    if not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL) and not (short and _runs_at_once(ledger, subject)):
         return Quiet(because="the host's processors are full: threads of the frontend wait for one")
     return Fires(
-        summary=f"requests of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} {where}, outside every model",
+        summary=f"requests of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} {where}, outside every model",
         saved_seconds=seconds,
-        suggestion=Suggestion(text=_advice(see, on)),
+        suggestion=Suggestion(text=_advice(ledger, subject)),
     )
 
 
-def _lined_up(see: Ledger, on: Subject) -> float | None:
+def _lined_up(ledger: Ledger, subject: Subject) -> float | None:
     """Return what requests wait for a busy thread, at most what is seen; None where none is busy or nothing is seen."""
-    busy = busy_of(see, on)
-    if busy.value is None or not see.compare(FRONTEND_BUSY.name, busy, THREAD_BUSY):
+    busy = busy_of(ledger, subject)
+    if busy.value is None or not ledger.compare(FRONTEND_BUSY.name, busy, THREAD_BUSY):
         return None
-    around = _around(see, on)
-    if around.value is None or not is_long(see, on, around):
+    around = _around(ledger, subject)
+    if around.value is None or not is_long(ledger, subject, around):
         return None
-    line = line_seconds(see, on)
-    if not see.compare("line_share", line / around, MOST_OF_IT):
+    line = line_seconds(ledger, subject)
+    if not ledger.compare("line_share", line / around, MOST_OF_IT):
         return None
     return min(line.value or 0.0, around.value)
 
 
-def _around(see: Ledger, on: Subject) -> Reading:
+def _around(ledger: Ledger, subject: Subject) -> Reading:
     """Return what clients wait beyond the server's time; where none is seen, what traces show around the models."""
-    outside = see.read(OUTSIDE_SECONDS, on)
-    return around_models(see, on) if outside.value is None else outside
+    outside = ledger.read(OUTSIDE_SECONDS, subject)
+    return around_models(ledger, subject) if outside.value is None else outside
 
 
-def _held(see: Ledger, on: Subject) -> float | None:
-    held = see.read(HANDLING_SECONDS, on)
-    return held.value if held.value is not None and _holds(see, on, held) else _unanswered(see, on)
+def _held(ledger: Ledger, subject: Subject) -> float | None:
+    held = ledger.read(HANDLING_SECONDS, subject)
+    return held.value if held.value is not None and _holds(ledger, subject, held) else _unanswered(ledger, subject)
 
 
-def _runs_at_once(see: Ledger, on: Subject) -> bool:
+def _runs_at_once(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the busy thread gets a processor as soon as it wants to run, though others fill them."""
-    wait = see.evidence.read(FRONTEND_CPU_WAIT, Subject(server=on.server))
-    return wait.value is not None and see.compare(FRONTEND_CPU_WAIT.name, wait, CPU_WAITED, at_least=False)
+    wait = ledger.evidence.read(FRONTEND_CPU_WAIT, Subject(server=subject.server))
+    return wait.value is not None and ledger.compare(FRONTEND_CPU_WAIT.name, wait, CPU_WAITED, at_least=False)
 
 
-def _advice(see: Ledger, on: Subject) -> str:
-    busy = busy_of(see, on).value
+def _advice(ledger: Ledger, subject: Subject) -> str:
+    busy = busy_of(ledger, subject).value
     if busy is not None and busy < THREAD_FREE.value:
         return (
             "send binary tensors instead of JSON: no thread is busy, so each request takes this long to read or write"
@@ -147,30 +145,30 @@ def _advice(see: Ledger, on: Subject) -> str:
     )
 
 
-def _loads(see: Ledger, on: Subject) -> bool:
-    moments = see.evidence.moments(on.server)
-    times = [change.at for change in see.evidence.changes(on.server) if change.kind in _LOADING]
+def _loads(ledger: Ledger, subject: Subject) -> bool:
+    moments = ledger.evidence.moments(subject.server)
+    times = [change.at for change in ledger.evidence.changes(subject.server) if change.kind in _LOADING]
     return bool(moments) and any(min(moments) < at <= max(moments) for at in times)
 
 
-def _holds(see: Ledger, on: Subject, held: Reading) -> bool:
-    whole = held + Reading.of(see.need(REQUEST_SECONDS, on), Unit.SECONDS, held.source)
-    enough = see.compare(HANDLING_SECONDS.name, held, WORTHWHILE_TIME)
-    return see.compare("handling_share", held / whole, WORTHWHILE_PART) and enough
+def _holds(ledger: Ledger, subject: Subject, held: Reading) -> bool:
+    whole = held + Reading.of(ledger.need(REQUEST_SECONDS, subject), Unit.SECONDS, held.source)
+    enough = ledger.compare(HANDLING_SECONDS.name, held, WORTHWHILE_TIME)
+    return ledger.compare("handling_share", held / whole, WORTHWHILE_PART) and enough
 
 
-def _unanswered(see: Ledger, on: Subject) -> float | None:
+def _unanswered(ledger: Ledger, subject: Subject) -> float | None:
     """Return the time outside the server when its port leaves reads unanswered, else None."""
-    missed = see.read(MISSED_READS, Subject(server=on.server))
+    missed = ledger.read(MISSED_READS, Subject(server=subject.server))
     if missed.value is None or missed.value < MISSED.value:
         return None
-    outside = see.read(OUTSIDE_SECONDS, on)
-    if outside.missing is Missing.NOT_EXPORTED or not is_long(see, on, outside):
+    outside = ledger.read(OUTSIDE_SECONDS, subject)
+    if outside.missing is Missing.NOT_EXPORTED or not is_long(ledger, subject, outside):
         return None
-    lag = port_lag_share(see, on, outside)
-    if lag.value is not None and not see.compare("port_lag_share", lag, PORT_WAITS):
+    lag = port_lag_share(ledger, subject, outside)
+    if lag.value is not None and not ledger.compare("port_lag_share", lag, PORT_WAITS):
         return None
-    see.compare(MISSED_READS.name, missed, MISSED)
+    ledger.compare(MISSED_READS.name, missed, MISSED)
     return outside.value
 
 

@@ -41,22 +41,22 @@ _FULLEST = 0.999
 """A busier thread has no mean wait: its line grows, and is as long as it was given time to become."""
 
 
-def busy_of(see: Ledger, on: Subject) -> Reading:
+def busy_of(ledger: Ledger, subject: Subject) -> Reading:
     """Return how busy a thread of the frontend is at least."""
-    return see.evidence.read(FRONTEND_BUSY, Subject(server=on.server))
+    return ledger.evidence.read(FRONTEND_BUSY, Subject(server=subject.server))
 
 
-def line_seconds(see: Ledger, on: Subject) -> Reading:
+def line_seconds(ledger: Ledger, subject: Subject) -> Reading:
     """Return the mean time of a request with a thread so busy: ρ ÷ (1 − ρ) of them are there, λ come a second.
 
     M/M/1 and Little's law. λ is the rate of all that the server is asked for, so where several threads share it this
     is less than the truth.
     """
-    busy = busy_of(see, on)
+    busy = busy_of(ledger, subject)
     rates = [
-        see.evidence.read(REQUEST_RATE, one).value or 0.0
-        for one in see.evidence.subjects(Scope.ENTRY)
-        if one.server == on.server
+        ledger.evidence.read(REQUEST_RATE, one).value or 0.0
+        for one in ledger.evidence.subjects(Scope.ENTRY)
+        if one.server == subject.server
     ]
     if busy.value is None or not sum(rates):
         return Reading.unknown(busy.missing or Missing.IDLE, Unit.SECONDS, busy.source)
@@ -64,22 +64,22 @@ def line_seconds(see: Ledger, on: Subject) -> Reading:
     return Reading.of(share / (1 - share) / sum(rates), Unit.SECONDS, busy.source, estimated=True)
 
 
-def around_models(see: Ledger, on: Subject) -> Reading:
+def around_models(ledger: Ledger, subject: Subject) -> Reading:
     """Return a traced request's time in the frontend, its bytes' way in and out included."""
-    return see.read(HANDLING_SECONDS, on) + see.read(TRANSFER_SECONDS, on)
+    return ledger.read(HANDLING_SECONDS, subject) + ledger.read(TRANSFER_SECONDS, subject)
 
 
-def may_be_short_of_threads(see: Ledger, on: Subject) -> bool:
+def may_be_short_of_threads(ledger: Ledger, subject: Subject) -> bool:
     """Return whether a thread of the frontend may keep requests waiting, as far as traces can tell.
 
     A request that was read is handled at once on the thread that read it. If handling all of them kept one thread busy
     for half of the time, a frontend of one thread may be short of it.
     """
-    held, rate = see.evidence.read(HANDLING_SECONDS, on), see.evidence.read(REQUEST_RATE, on)
+    held, rate = ledger.evidence.read(HANDLING_SECONDS, subject), ledger.evidence.read(REQUEST_RATE, subject)
     if held.value is None or rate.value is None:
         return False
     at_once = Reading.of(held.value * rate.value, Unit.RATIO, held.source, events=held.events)
-    return see.compare("handled_at_once", at_once, THREAD_FREE)
+    return ledger.compare("handled_at_once", at_once, THREAD_FREE)
 
 
 QUEUE = Limit(
@@ -137,66 +137,69 @@ class Gate(NamedTuple):
     because: str
 
 
-def first_rival(see: Ledger, on: Subject, gates: Sequence[Gate]) -> Quiet | None:
+def first_rival(ledger: Ledger, subject: Subject, gates: Sequence[Gate]) -> Quiet | None:
     """Return the answer of the first gate whose explanation holds; None when none does. Later ones are not looked at.
 
     Raises:
         Undecided: a gate before it needs what could not be read.
 
     """
-    return next((Quiet(because=gate.because) for gate in gates if gate.holds(see, on)), None)
+    return next((Quiet(because=gate.because) for gate in gates if gate.holds(ledger, subject)), None)
 
 
-def waiting_items(see: Ledger, on: Subject) -> Reading:
+def waiting_items(ledger: Ledger, subject: Subject) -> Reading:
     """Return how many requests wait on average: arrival rate × mean wait (Little's law)."""
-    count = see.evidence.read(ARRIVAL_RATE, on) * see.evidence.read(QUEUE_SECONDS, on)
+    count = ledger.evidence.read(ARRIVAL_RATE, subject) * ledger.evidence.read(QUEUE_SECONDS, subject)
     return count.with_unit(Unit.COUNT)
 
 
-def batch_fill(see: Ledger, on: Subject) -> Reading:
+def batch_fill(ledger: Ledger, subject: Subject) -> Reading:
     """Return mean batch ÷ what could have been in it: the largest batch or what waits, whichever is smaller."""
-    most, waiting = see.need(MAX_BATCH_SIZE, on), waiting_items(see, on)
+    most, waiting = ledger.need(MAX_BATCH_SIZE, subject), waiting_items(ledger, subject)
     if waiting.value is None:
         raise Undecided("waiting_requests", waiting.missing or Missing.NOT_EXPORTED)
     could = Reading.of(min(most, 1.0 + waiting.value), Unit.COUNT, waiting.source, estimated=waiting.estimated)
-    return see.evidence.read(BATCH_SIZE, on) / could
+    return ledger.evidence.read(BATCH_SIZE, subject) / could
 
 
-def batching_is_left_unused(see: Ledger, on: Subject) -> bool:
+def batching_is_left_unused(ledger: Ledger, subject: Subject) -> bool:
     """Return whether larger batches were possible and would pay: then they are cheaper than more instances."""
-    if not see.at_least(MAX_BATCH_SIZE, on, BATCHABLE):
+    if not ledger.at_least(MAX_BATCH_SIZE, subject, BATCHABLE):
         return False
-    cost = see.read(BATCH_MARGINAL_COST, on)
+    cost = ledger.read(BATCH_MARGINAL_COST, subject)
     if cost.value is not None and cost.value >= COST_PAYS.value:
         return False
-    see.need(DYNAMIC_BATCHING, on)
-    return see.compare("batch_fill", batch_fill(see, on), BATCH_FILLED, at_least=False)
+    ledger.need(DYNAMIC_BATCHING, subject)
+    return ledger.compare("batch_fill", batch_fill(ledger, subject), BATCH_FILLED, at_least=False)
 
 
-def is_idle(see: Ledger, on: Subject) -> bool:
+def is_idle(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the model had no requests in the window: then nothing can be said of it, and nothing is wrong."""
-    return see.evidence.read(QUEUE_SECONDS, on).missing is Missing.IDLE
+    return ledger.evidence.read(QUEUE_SECONDS, subject).missing is Missing.IDLE
 
 
-def host_is_full(see: Ledger, on: Subject) -> bool:
+def host_is_full(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the host's processors are the limit; not measured counts as no and costs confidence.
 
     Full processors are nobody's limit whose processes get one as soon as they want to run, and they are the limit of
     those that mostly wait for one, full or not: the average is not of the processors that these may use.
     """
-    full, wait = see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True), see.read(CPU_WAIT_PER_LANE, on)
+    full, wait = (
+        ledger.ruled_out(HOST_CPU_BUSY, subject, HOST_FULL, above=True),
+        ledger.read(CPU_WAIT_PER_LANE, subject),
+    )
     if wait.value is None:
         return full
-    return see.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED) if full else waits_for_processors(see, on)
+    return ledger.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED) if full else waits_for_processors(ledger, subject)
 
 
-def waits_for_processors(see: Ledger, on: Subject) -> bool:
+def waits_for_processors(ledger: Ledger, subject: Subject) -> bool:
     """Return whether a model's processes mostly wait for a processor; not measured counts as no."""
-    wait = see.evidence.read(CPU_WAIT_PER_LANE, on).value
+    wait = ledger.evidence.read(CPU_WAIT_PER_LANE, subject).value
     return wait is not None and wait >= CPU_STARVED.value
 
 
-def device_is_full(see: Ledger, on: Subject) -> bool:
+def device_is_full(ledger: Ledger, subject: Subject) -> bool:
     """Return whether even the most favourable reading leaves no room on the device.
 
     Raises:
@@ -204,7 +207,7 @@ def device_is_full(see: Ledger, on: Subject) -> bool:
             device it fills.
 
     """
-    headroom = see.evidence.read(DEVICE_HEADROOM, on)
+    headroom = ledger.evidence.read(DEVICE_HEADROOM, subject)
     if headroom.high is None:
         raise Undecided(DEVICE_HEADROOM.name, headroom.missing or Missing.NOT_EXPORTED)
     no_time = headroom.low is not None and headroom.low <= 1.0 - NO_TIME_LEFT
@@ -219,14 +222,14 @@ def device_is_full(see: Ledger, on: Subject) -> bool:
         estimated=headroom.estimated,
         events=headroom.events,
     )
-    return not see.compare(
+    return not ledger.compare(
         DEVICE_HEADROOM.name,
         most,
         Limit(value=DEVICE_FULL.value, unit=Unit.RATIO, because=DEVICE_FULL.because),
     )
 
 
-def waits_for_callees(see: Ledger, on: Subject) -> bool:
+def waits_for_callees(ledger: Ledger, subject: Subject) -> bool:
     """Return whether its executions are mostly other models' work; not traced counts as no.
 
     That costs confidence where others are called in step with it, which it may be what calls.
@@ -236,45 +239,45 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
             it as calls from inside do, or too few reads tell whether they are called in step with it.
 
     """
-    share = see.evidence.read(NESTED_SHARE, on)
+    share = ledger.evidence.read(NESTED_SHARE, subject)
     if share.missing is Missing.STALE:
         raise Undecided(NESTED_SHARE.name, Missing.STALE)
     if share.value is None:
-        if (see.evidence.read(FILLABLE_SHARE, on).low or 0.0) >= MOSTLY_NESTED:
+        if (ledger.evidence.read(FILLABLE_SHARE, subject).low or 0.0) >= MOSTLY_NESTED:
             raise Undecided(NESTED_SHARE.name, share.missing or Missing.NOT_EXPORTED)
-        return shows_callees(see, on) and see.ruled_out(NESTED_SHARE, on, CALLED_INSIDE, above=True)
-    return see.need(NESTED_SHARE, on) >= MOSTLY_NESTED
+        return shows_callees(ledger, subject) and ledger.ruled_out(NESTED_SHARE, subject, CALLED_INSIDE, above=True)
+    return ledger.need(NESTED_SHARE, subject) >= MOSTLY_NESTED
 
 
-def shows_callees(see: Ledger, on: Subject) -> bool:
+def shows_callees(ledger: Ledger, subject: Subject) -> bool:
     """Return whether it is traced what a model calls, or other models that are called in step leave that open.
 
     Raises:
         Undecided: neither, and too few reads tell whether those are called in step that would fill its executions.
 
     """
-    if see.evidence.read(NESTED_SHARE, on).value is not None:
+    if ledger.evidence.read(NESTED_SHARE, subject).value is not None:
         return True
-    possible = see.evidence.read(FILLABLE_SHARE, on)
+    possible = ledger.evidence.read(FILLABLE_SHARE, subject)
     if possible.missing is Missing.TOO_FEW_EVENTS:
         raise Undecided(NESTED_SHARE.name, Missing.TOO_FEW_EVENTS)
     return (possible.value or 0.0) >= MOSTLY_NESTED
 
 
-def callees_are_told_apart(see: Ledger, on: Subject) -> None:
+def callees_are_told_apart(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where its executions may be mostly other models' work, and no trace tells.
 
     Raises:
         Undecided: others are, or may be, called in step with it, or one that it calls may go on after its span.
 
     """
-    if shows_callees(see, on):
-        see.need(NESTED_SHARE, on)
-    if (see.evidence.read(NESTED_SHARE, on).high or 0.0) >= MOSTLY_NESTED:
+    if shows_callees(ledger, subject):
+        ledger.need(NESTED_SHARE, subject)
+    if (ledger.evidence.read(NESTED_SHARE, subject).high or 0.0) >= MOSTLY_NESTED:
         raise Undecided(NESTED_SHARE.name, Missing.CONFLICTING)
 
 
-def would_wait_behind(see: Ledger, on: Subject) -> bool:
+def would_wait_behind(ledger: Ledger, subject: Subject) -> bool:
     """Return whether requests that did not wait here would wait behind it: less is completed there than it passes on.
 
     While a line stands in front of a stage, the stage completes what it can, however early the others come (Lindley's
@@ -282,48 +285,60 @@ def would_wait_behind(see: Ledger, on: Subject) -> bool:
     alone a request waits (1 − completed ÷ passed) · T ÷ 2 there on average (fluid limit; Little's law). Where it
     spends less behind than that, or than it waits here, the difference is not that line's.
     """
-    entry = see.entry_of(on)
+    entry = ledger.entry_of(subject)
     if entry is None or entry.ensemble is None or entry.weight <= 0:
         return False
-    caller = Subject(server=on.server, ensemble=entry.ensemble)
-    passed, left = see.evidence.read(REQUEST_RATE, on), _leaving(see, caller)
+    caller = Subject(server=subject.server, ensemble=entry.ensemble)
+    passed, left = ledger.evidence.read(REQUEST_RATE, subject), _leaving(ledger, caller)
     if not passed.value or passed.low is None or left.value is None:
         return False
     done = left.value * entry.weight
     grows = passed.low > done  # arrivals vary by chance; what a stage completes that always has a line does not
     least = (1.0 - done / passed.value) * (passed.span or 0.0) / 2
-    waits = (see.evidence.read(QUEUE_SECONDS, on).value or 0.0) * entry.weight
+    waits = (ledger.evidence.read(QUEUE_SECONDS, subject).value or 0.0) * entry.weight
     return grows and entry.behind_seconds >= max(least, waits)
 
 
-def _leaving(see: Ledger, caller: Subject) -> Reading:
+def _leaving(ledger: Ledger, caller: Subject) -> Reading:
     """Return how many requests of an ensemble end a second, failed ones included where they are counted."""
-    completed, failed = see.evidence.read(REQUEST_RATE, caller), see.evidence.read(FAILED_REQUESTS, caller)
+    completed, failed = ledger.evidence.read(REQUEST_RATE, caller), ledger.evidence.read(FAILED_REQUESTS, caller)
     if not failed.value or not failed.span:
         return completed
     return completed + Reading.of(failed.value / failed.span, Unit.PER_SECOND, failed.source)
 
 
-def executions_take_turns(see: Ledger, on: Subject) -> bool:
+def executions_take_turns(ledger: Ledger, subject: Subject) -> bool:
     """Return whether executions last longer beside others, as under a lock; one instance never shows it.
 
     Of several instances of which it was not measured, it costs confidence.
     """
-    if see.evidence.read(OVERLAP_STRETCH, on).value is None and (see.evidence.read(INSTANCES, on).value or 0.0) < 2:
+    if (
+        ledger.evidence.read(OVERLAP_STRETCH, subject).value is None
+        and (ledger.evidence.read(INSTANCES, subject).value or 0.0) < 2
+    ):
         return False
-    return see.ruled_out(OVERLAP_STRETCH, on, STRETCHED, above=True)
+    return ledger.ruled_out(OVERLAP_STRETCH, subject, STRETCHED, above=True)
 
 
-def has_lost_instances(see: Ledger, on: Subject) -> bool:
+def has_lost_instances(ledger: Ledger, subject: Subject) -> bool:
     """Return whether instances execute nothing while requests wait; not known counts as no."""
-    return lost_instances(see.evidence, on) > 0
+    return lost_instances(ledger.evidence, subject) > 0
 
 
 WAITS_BEHIND = "stages behind it complete less than it passes on: what did not wait here would wait there"
 BUSY_LANES = (
-    Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside, so its instances are no measure"),
-    Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
-    Gate(lambda see, on: not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY), "instances are idle while requests wait"),
+    Gate(
+        lambda ledger, subject: ledger.evidence.is_engine(subject),
+        "an engine batches inside, so its instances are no measure",
+    ),
+    Gate(
+        lambda ledger, subject: not ledger.at_least(QUEUE_SECONDS, subject, QUEUE),
+        "requests hardly wait for an instance",
+    ),
+    Gate(
+        lambda ledger, subject: not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY),
+        "instances are idle while requests wait",
+    ),
 )
 """What keeps it from being true that a model's instances are all busy and requests wait for them; cheapest first."""
 SHORT_OF_LANES = (

@@ -56,40 +56,40 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.at_least(NEIGHBOUR_LANES, on, WORK):
+    if not ledger.at_least(NEIGHBOUR_LANES, subject, WORK):
         return Quiet(because="no other ensemble's model works on its cards")
-    if not see.at_least(GPU_TIME_FULL, on, FULL):
+    if not ledger.at_least(GPU_TIME_FULL, subject, FULL):
         return Quiet(because="the card has time left")
-    see.need(NEIGHBOUR_EXCESS_COMPUTE, on)
-    compute = _grown(see, NEIGHBOUR_EXCESS_COMPUTE, on)
-    queue = _grown(see, NEIGHBOUR_EXCESS_QUEUE, on)
-    if not see.worthwhile("taken_by_neighbours", on, compute + queue):
+    ledger.need(NEIGHBOUR_EXCESS_COMPUTE, subject)
+    compute = _grown(ledger, NEIGHBOUR_EXCESS_COMPUTE, subject)
+    queue = _grown(ledger, NEIGHBOUR_EXCESS_QUEUE, subject)
+    if not ledger.worthwhile("taken_by_neighbours", subject, compute + queue):
         return Quiet(because="requests hardly take longer while the neighbours work")
     total = (compute + queue).value or 0.0
     return Fires(
-        summary=f"requests take {Unit.SECONDS.show(total)} longer in {on.model} on average because of models of other "
+        summary=f"requests take {Unit.SECONDS.show(total)} longer in {subject.model} on average because of models of other "
         "ensembles on the same GPU",
         claims=(
-            Claim(stage=on.model or "", phase=_executing(see, on), seconds=compute.value or 0.0),
-            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
+            Claim(stage=subject.model or "", phase=_executing(ledger, subject), seconds=compute.value or 0.0),
+            Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
         ),
         saved_seconds=total,
         suggestion=Suggestion(
-            text=f"give {on.model} or its neighbours a card of their own (instance_group.gpus), or share by the rate "
+            text=f"give {subject.model} or its neighbours a card of their own (instance_group.gpus), or share by the rate "
             "limiter's priorities (--rate-limit=execution_count, at a restart)",
             relieves=True,
         ),
     )
 
 
-def _executing(see: Ledger, on: Subject) -> Phase:
-    return engine_phase(see, on) if see.evidence.is_engine(on) else Phase.COMPUTE
+def _executing(ledger: Ledger, subject: Subject) -> Phase:
+    return engine_phase(ledger, subject) if ledger.evidence.is_engine(subject) else Phase.COMPUTE
 
 
-def _grown(see: Ledger, signal: Signal, on: Subject) -> Reading:
-    reading = see.read(signal, on)
+def _grown(ledger: Ledger, signal: Signal, subject: Subject) -> Reading:
+    reading = ledger.read(signal, subject)
     return Reading.of(max(reading.value or 0.0, 0.0), Unit.SECONDS, reading.source)
 
 

@@ -78,76 +78,82 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    if not see.at_least(GPU_TIME_FULL, on, FULL):
+    if not ledger.at_least(GPU_TIME_FULL, subject, FULL):
         return Quiet(because="the card has time left")
-    if not see.at_least(FOREIGN_SHARE, on, SHARE):
+    if not ledger.at_least(FOREIGN_SHARE, subject, SHARE):
         return Quiet(because="only the server's own processes work on the card")
-    if not stages_on(see, on):
+    if not stages_on(ledger, subject):
         return Quiet(because="no requests pass the card")
-    measured = not see.at_least(FOREIGN_STAY, on, ALWAYS)
+    measured = not ledger.at_least(FOREIGN_STAY, subject, ALWAYS)
     if measured:
-        see.need(FOREIGN_EXCESS_REQUEST, entry_on(see, on))
-    saved = see.evidence.read(FOREIGN_EXCESS_REQUEST, entry_on(see, on)) if measured else _estimated(see, on)
-    if not see.worthwhile("taken_by_others", on, saved, _while_there(see, on, saved) if measured else None):
+        ledger.need(FOREIGN_EXCESS_REQUEST, entry_on(ledger, subject))
+    saved = (
+        ledger.evidence.read(FOREIGN_EXCESS_REQUEST, entry_on(ledger, subject))
+        if measured
+        else _estimated(ledger, subject)
+    )
+    if not ledger.worthwhile(
+        "taken_by_others", subject, saved, _while_there(ledger, subject, saved) if measured else None
+    ):
         return Quiet(because="requests hardly take longer while the other process works")
     return Fires(
-        summary=_summary(see, on, saved, measured),
-        claims=_claims(see, on, saved.value or 0.0),
+        summary=_summary(ledger, subject, saved, measured),
+        claims=_claims(ledger, subject, saved.value or 0.0),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
-            text=f"stop process {_process(see, on)} or move it off {name_of(on)}, and keep the card for Triton "
+            text=f"stop process {_process(ledger, subject)} or move it off {name_of(subject)}, and keep the card for Triton "
             "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS",
             relieves=True,
         ),
     )
 
 
-def _while_there(see: Ledger, on: Subject, saved: Reading) -> Reading | None:
+def _while_there(ledger: Ledger, subject: Subject, saved: Reading) -> Reading | None:
     """Return how many times as much a request loses that meets the other process; None where that is not certain.
 
     What is certain, and met by more than one request in twenty, is in the 95th percentile whatever it does to a mean.
     """
-    stay = see.evidence.read(FOREIGN_STAY, on).value or 0.0
+    stay = ledger.evidence.read(FOREIGN_STAY, subject).value or 0.0
     if saved.low is None or saved.low <= 0 or stay < TAIL.value:
         return None
     return Reading.of(1.0 / stay, Unit.RATIO, saved.source)
 
 
-def _estimated(see: Ledger, on: Subject) -> Reading:
+def _estimated(ledger: Ledger, subject: Subject) -> Reading:
     """Return what turns of the other process take out of each execution where nothing shows it without them."""
-    share = see.evidence.read(FOREIGN_SHARE, on)
-    seconds = compute_on(see, on) * share
+    share = ledger.evidence.read(FOREIGN_SHARE, subject)
+    seconds = compute_on(ledger, subject) * share
     if seconds.value is None:
         return seconds
     return Reading.of(seconds.value, Unit.SECONDS, seconds.source, low=0.0, high=seconds.high, estimated=True)
 
 
-def _claims(see: Ledger, on: Subject, total: float) -> tuple[Claim, ...]:
+def _claims(ledger: Ledger, subject: Subject, total: float) -> tuple[Claim, ...]:
     """Claim what each stage on the card lost; what no stage shows is an engine's, which hides its time."""
     claims, left = [], total
-    for stage in stages_on(see, on):
+    for stage in stages_on(ledger, subject):
         for phase, signal in ((Phase.COMPUTE, FOREIGN_EXCESS_COMPUTE), (Phase.QUEUE, FOREIGN_EXCESS_QUEUE)):
-            seconds = min(max(see.evidence.read(signal, stage).value or 0.0, 0.0), left)
+            seconds = min(max(ledger.evidence.read(signal, stage).value or 0.0, 0.0), left)
             left -= seconds
             claims.append(Claim(stage=stage.model or "", phase=phase, seconds=seconds))
-        if see.evidence.is_engine(stage):
-            shown = see.evidence.shows_engine_time(stage)
+        if ledger.evidence.is_engine(stage):
+            shown = ledger.evidence.shows_engine_time(stage)
             claims.append(Claim(stage=stage.model or "", phase=Phase.COMPUTE if shown else Phase.ENGINE, seconds=left))
             left = 0.0
     return tuple(claim for claim in claims if claim.seconds > 0)
 
 
-def _summary(see: Ledger, on: Subject, saved: Reading, measured: bool) -> str:
-    taken = Unit.RATIO.show(see.evidence.read(FOREIGN_SHARE, on).value)
+def _summary(ledger: Ledger, subject: Subject, saved: Reading, measured: bool) -> str:
+    taken = Unit.RATIO.show(ledger.evidence.read(FOREIGN_SHARE, subject).value)
     cost = Unit.SECONDS.show(saved.value)
     what = f"requests took {cost} longer for it on average" if measured else f"up to {cost} of each request"
-    return f"process {_process(see, on)}, which is not Triton's, takes {taken} of {name_of(on)}'s SM time: {what}"
+    return f"process {_process(ledger, subject)}, which is not Triton's, takes {taken} of {name_of(subject)}'s SM time: {what}"
 
 
-def _process(see: Ledger, on: Subject) -> str:
-    return f"{see.read(FOREIGN_PROCESS, on).value or 0:.0f}"
+def _process(ledger: Ledger, subject: Subject) -> str:
+    return f"{ledger.read(FOREIGN_PROCESS, subject).value or 0:.0f}"
 
 
 _STRANGER = {

@@ -52,27 +52,27 @@ _SIGNS = (
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
     said = []
-    lost = see.read(GPU_LOST, on)
-    if lost.value is not None and see.compare(GPU_LOST.name, lost, LOST, alternative=True):
+    lost = ledger.read(GPU_LOST, subject)
+    if lost.value is not None and ledger.compare(GPU_LOST.name, lost, LOST, alternative=True):
         said.append("the driver calls it lost or in need of a reset")
     told = 0
     for signal, words in _SIGNS:
-        reading = see.read(signal, on)
+        reading = ledger.read(signal, subject)
         if reading.value is None:
             continue
         told += 1
-        if see.compare(signal.name, reading, ANY, alternative=True):
+        if ledger.compare(signal.name, reading, ANY, alternative=True):
             said.append(words.format(f"{reading.value:.0f}"))
     if not said and not told and lost.value is None:
-        see.need(FAULT_CODE, on)
+        ledger.need(FAULT_CODE, subject)
     if not said:
         return Quiet(because="the driver reports no fault of the card")
-    reset = "reset the card, which bad rows of its memory wait for" if _waits(see, on) else "reset the card"
+    reset = "reset the card, which bad rows of its memory wait for" if _waits(ledger, subject) else "reset the card"
     return Fires(
-        summary=f"{name_of(on)} has a fault: {', '.join(said)}",
+        summary=f"{name_of(subject)} has a fault: {', '.join(said)}",
         severity=Severity.CRITICAL if lost.value else Severity.WARNING,
         suggestion=Suggestion(
             text=f"take the node out of service, keep nvidia-bug-report.sh and the kernel's log, {reset}; if it comes "
@@ -82,9 +82,9 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     )
 
 
-def _waits(see: Ledger, on: Subject) -> bool:
+def _waits(ledger: Ledger, subject: Subject) -> bool:
     """Return whether rows of memory are replaced at the next reset: no fault by itself, as they are out of use."""
-    return bool(see.read(REMAP_PENDING, on).value)
+    return bool(ledger.read(REMAP_PENDING, subject).value)
 
 
 _SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}

@@ -48,29 +48,31 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    used, refused = see.read(GPU_MEMORY_USED, on), see.read(OUT_OF_MEMORY, on)
-    if refused.value is not None and see.compare(OUT_OF_MEMORY.name, refused, REFUSED) and _fullest(see, on):
+    used, refused = ledger.read(GPU_MEMORY_USED, subject), ledger.read(OUT_OF_MEMORY, subject)
+    if refused.value is not None and ledger.compare(OUT_OF_MEMORY.name, refused, REFUSED) and _fullest(ledger, subject):
         full = "" if used.value is None else f"; the card was {Unit.RATIO.show(used.value)} full"
         return _fires(f"{refused.value:.0f} models could not be loaded for want of GPU memory{full}", Severity.WARNING)
-    if not see.at_least(GPU_MEMORY_USED, on, FULL):
+    if not ledger.at_least(GPU_MEMORY_USED, subject, FULL):
         return Quiet(because="the card has memory left")
-    models = [model for model in see.evidence.subjects(Scope.MODEL) if model.server == on.server]
-    if any(see.evidence.is_engine(model) for model in models):
+    models = [model for model in ledger.evidence.subjects(Scope.MODEL) if model.server == subject.server]
+    if any(ledger.evidence.is_engine(model) for model in models):
         return Quiet(because="an engine's pool takes what is left, by design")
-    left = Unit.BYTES.show(see.read(GPU_MEMORY_FREE, on).value)
+    left = Unit.BYTES.show(ledger.read(GPU_MEMORY_FREE, subject).value)
     return _fires(
-        f"{Unit.RATIO.show(used.value)} of {name_of(on)}'s memory is in use, {left} left: "
+        f"{Unit.RATIO.show(used.value)} of {name_of(subject)}'s memory is in use, {left} left: "
         "the next load or reload may fail",
         Severity.INFO,
     )
 
 
-def _fullest(see: Ledger, on: Subject) -> bool:
+def _fullest(ledger: Ledger, subject: Subject) -> bool:
     """Return whether no other card of the server was fuller: the index does not say which one had no memory."""
-    cards = [card for card in see.evidence.subjects(Scope.GPU) if card.server == on.server]
-    return on == max(cards, key=lambda card: see.evidence.read(GPU_MEMORY_USED, card).value or 0.0, default=on)
+    cards = [card for card in ledger.evidence.subjects(Scope.GPU) if card.server == subject.server]
+    return subject == max(
+        cards, key=lambda card: ledger.evidence.read(GPU_MEMORY_USED, card).value or 0.0, default=subject
+    )
 
 
 def _fires(summary: str, severity: Severity) -> Fires:

@@ -54,37 +54,37 @@ _IDLE_CARD = 0.05
 _MOST_NAMED = 7
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if is_idle(see, on):
+    if is_idle(ledger, subject):
         return Quiet(because="the model is idle")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+    if not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
         return Quiet(because="requests hardly wait for an instance")
-    if not see.is_set(ON_GPU, on):
+    if not ledger.is_set(ON_GPU, subject):
         return Quiet(because="the model does not run on a GPU")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if not device_is_full(see, on):
+    if not device_is_full(ledger, subject):
         return Quiet(because="the GPU has room")
-    return _with_more_gpus(see, on)
+    return _with_more_gpus(ledger, subject)
 
 
-def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
-    load = stage_load(see, on)
+def _with_more_gpus(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    load = stage_load(ledger, subject)
     gpus, forecast = _enough_gpus(load)
-    queue = see.evidence.read(QUEUE_SECONDS, on)
+    queue = ledger.evidence.read(QUEUE_SECONDS, subject)
     expected = queue_of(forecast)
     saved = queue if expected.value is None else queue - expected
-    if not see.worthwhile("predicted_saving", on, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="another GPU would not shorten requests enough to be worth it")
     seconds = saved.value or 0.0
     return Fires(
-        summary=f"the GPU under {on.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more instances "
+        summary=f"the GPU under {subject.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more instances "
         "would only share it",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"serve {on.model} from {gpus} GPUs of this kind{_idle_cards(see, on)}, or make its requests cheaper",
+            text=f"serve {subject.model} from {gpus} GPUs of this kind{_idle_cards(ledger, subject)}, or make its requests cheaper",
             remedy=Remedy.FIX if forecast.stable else Remedy.MITIGATE,
             load=1 / gpus,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, expected, forecast.assumptions)
@@ -94,10 +94,10 @@ def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
     )
 
 
-def _idle_cards(see: Ledger, on: Subject) -> str:
+def _idle_cards(ledger: Ledger, subject: Subject) -> str:
     """Return which of the server's other cards idle, in words; empty where none does or they were not measured."""
-    cards = [card for card in see.evidence.subjects(Scope.GPU) if card.server == on.server]
-    used = {card: see.evidence.read(GPU_TIME_USED, card).value for card in cards}
+    cards = [card for card in ledger.evidence.subjects(Scope.GPU) if card.server == subject.server]
+    used = {card: ledger.evidence.read(GPU_TIME_USED, card).value for card in cards}
     idle = [name_of(card) for card, share in used.items() if share is not None and share <= _IDLE_CARD]
     if not idle:
         return ""

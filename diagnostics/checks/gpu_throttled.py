@@ -85,16 +85,16 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    if see.at_least(HELD_BACK_BY_HARDWARE, on, OFTEN):
-        return _judge(see, on, _HEAT, "heat or its power supply", Severity.WARNING)
-    if not see.at_least(HELD_BACK_BY_POWER_CAP, on, OFTEN):
+    if ledger.at_least(HELD_BACK_BY_HARDWARE, subject, OFTEN):
+        return _judge(ledger, subject, _HEAT, "heat or its power supply", Severity.WARNING)
+    if not ledger.at_least(HELD_BACK_BY_POWER_CAP, subject, OFTEN):
         return Quiet(because="nothing holds the clock down")
-    lowered = see.read(POWER_CAP_SHARE, on)
-    if lowered.value is not None and see.compare(POWER_CAP_SHARE.name, lowered, LOWERED, at_least=False):
-        return _judge(see, on, _CAP, "a lowered power cap", None)
-    return _judge(see, on, _CAP, "its power cap", Severity.INFO)
+    lowered = ledger.read(POWER_CAP_SHARE, subject)
+    if lowered.value is not None and ledger.compare(POWER_CAP_SHARE.name, lowered, LOWERED, at_least=False):
+        return _judge(ledger, subject, _CAP, "a lowered power cap", None)
+    return _judge(ledger, subject, _CAP, "its power cap", Severity.INFO)
 
 
 class _Reason(NamedTuple):
@@ -109,25 +109,25 @@ _HEAT = _Reason(HELD_BACK_BY_HARDWARE, CLOCK_LOST_TO_HARDWARE, HELD_BACK_EXCESS_
 _CAP = _Reason(HELD_BACK_BY_POWER_CAP, CLOCK_LOST_TO_POWER_CAP, POWER_CAP_EXCESS_COMPUTE)
 
 
-def _judge(see: Ledger, on: Subject, reason: _Reason, what: str, severity: Severity | None) -> Fires | Quiet:
-    if not see.at_least(reason.lost, on, LOST):
+def _judge(ledger: Ledger, subject: Subject, reason: _Reason, what: str, severity: Severity | None) -> Fires | Quiet:
+    if not ledger.at_least(reason.lost, subject, LOST):
         return Quiet(because="the clock is hardly lower for it")
-    share = see.evidence.read(reason.lost, on)
-    each, measured = lost_to_clock(see, on, share, reason.excess)
+    share = ledger.evidence.read(reason.lost, subject)
+    each, measured = lost_to_clock(ledger, subject, share, reason.excess)
     saved = together(each.values())
     if measured and (saved.value or 0.0) <= 0:
         return Quiet(because="executions last as long while nothing holds the clock down")
     # What is certain, and met by more than one request in twenty, is in the 95th percentile whatever it does to a mean.
     certain = measured and (saved.low or 0.0) > 0
-    now = Reading.of(1.0, Unit.RATIO, saved.source) / see.evidence.read(reason.held, on) if certain else None
-    if severity is not Severity.INFO and not see.worthwhile("predicted_saving", on, saved, now):
+    now = Reading.of(1.0, Unit.RATIO, saved.source) / ledger.evidence.read(reason.held, subject) if certain else None
+    if severity is not Severity.INFO and not ledger.worthwhile("predicted_saving", subject, saved, now):
         return Quiet(because="executions last hardly longer for it")
     most = "" if measured else "up to "
     return Fires(
-        summary=f"{what} holds {name_of(on)}'s clock down by {Unit.RATIO.show(share.value)} on average: executions "
+        summary=f"{what} holds {name_of(subject)}'s clock down by {Unit.RATIO.show(share.value)} on average: executions "
         f"take {most}{Unit.SECONDS.show(saved.value or 0.0)} of a request longer for it",
         claims=tuple(
-            Claim(stage=stage.model or "", phase=time_on(see, stage)[0], seconds=seconds.value)
+            Claim(stage=stage.model or "", phase=time_on(ledger, stage)[0], seconds=seconds.value)
             for stage, seconds in each.items()
             if seconds.value is not None and seconds.value > 0
         ),

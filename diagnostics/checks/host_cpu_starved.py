@@ -92,126 +92,131 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if is_idle(see, on):
+    if is_idle(ledger, subject):
         return Quiet(because="the model is idle")
-    if (stepped := _stepped(see, on)) is not None:
+    if (stepped := _stepped(ledger, subject)) is not None:
         return stepped
-    return _throughout(see, on)
+    return _throughout(ledger, subject)
 
 
-def _throughout(see: Ledger, on: Subject) -> Fires | Quiet:
+def _throughout(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide by the window as a whole."""
-    starved = _is_starved(see, on)
-    if not starved and not see.at_least(QUEUE_SECONDS, on, QUEUE):
-        _waits_are_measured(see, on)
+    starved = _is_starved(ledger, subject)
+    if not starved and not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
+        _waits_are_measured(ledger, subject)
         return Quiet(because="requests hardly wait for an instance")
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine's row says nothing of processors")
-    full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL, alternative=True), _is_held_back(see, on)
-    if not (full or held or waits_for_processors(see, on)):
-        _waits_are_measured(see, on)
+    full, held = ledger.at_least(HOST_CPU_BUSY, subject, HOST_FULL, alternative=True), _is_held_back(ledger, subject)
+    if not (full or held or waits_for_processors(ledger, subject)):
+        _waits_are_measured(ledger, subject)
         return Quiet(because="the processors have time left")
-    if see.is_set(ON_GPU, on):
+    if ledger.is_set(ON_GPU, subject):
         return Quiet(because="the model executes on a GPU")
-    if not starved and not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not starved and not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if not see.at_least(CPU_PER_LANE, on, WORKING):
+    if not ledger.at_least(CPU_PER_LANE, subject, WORKING):
         return Quiet(because="instances wait for something else than a processor")
-    return _nobody_waits(see, on, full, held) or _judge(see, on, held)
+    return _nobody_waits(ledger, subject, full, held) or _judge(ledger, subject, held)
 
 
-def _nobody_waits(see: Ledger, on: Subject, full: bool, held: bool) -> Quiet | None:
+def _nobody_waits(ledger: Ledger, subject: Subject, full: bool, held: bool) -> Quiet | None:
     """Return what shows that nobody waits for a processor; None where nothing does."""
-    if see.ruled_out(CPU_WAIT_PER_LANE, on, CPU_WAITED, above=False):
+    if ledger.ruled_out(CPU_WAIT_PER_LANE, subject, CPU_WAITED, above=False):
         return Quiet(because="its processes get a processor as soon as they want to run")
-    if not full and _lasts_as_long(see, on):
+    if not full and _lasts_as_long(ledger, subject):
         return Quiet(because="executions last as long while the server gets all processors that it wants")
-    if not held and see.ruled_out(CPU_PRESSURE, on, WAITING, above=False):
+    if not held and ledger.ruled_out(CPU_PRESSURE, subject, WAITING, above=False):
         return Quiet(because="no task waits for a processor")
     return None
 
 
-def _stepped(see: Ledger, on: Subject) -> Fires | None:
+def _stepped(ledger: Ledger, subject: Subject) -> Fires | None:
     """Return the finding that executions are longer just while the server is short of processors; None if not certain.
 
     Requests that meet it lose more than the mean does: what more than one in twenty meets is in the 95th percentile.
     """
-    short, longer = see.evidence.read(CPU_SHORT_SHARE, on), see.evidence.read(CPU_SHORT_EXCESS_COMPUTE, on)
+    short, longer = (
+        ledger.evidence.read(CPU_SHORT_SHARE, subject),
+        ledger.evidence.read(CPU_SHORT_EXCESS_COMPUTE, subject),
+    )
     if not short.value or longer.low is None or longer.low <= 0:
         return None
-    queue = see.evidence.read(CPU_SHORT_EXCESS_QUEUE, on)
+    queue = ledger.evidence.read(CPU_SHORT_EXCESS_QUEUE, subject)
     waits = queue if queue.low is not None and queue.low > 0 else None
     lost = longer if waits is None else longer + waits
     now = Reading.of(1.0 / short.value, Unit.RATIO, short.source)
-    if not see.compare(CPU_SHORT_SHARE.name, short, TAIL) or not see.worthwhile("lost_to_processors", on, lost, now):
+    if not ledger.compare(CPU_SHORT_SHARE.name, short, TAIL) or not ledger.worthwhile(
+        "lost_to_processors", subject, lost, now
+    ):
         return None
-    phase, _ = time_on(see, on)
+    phase, _ = time_on(ledger, subject)
     each = [(phase, longer), *([(Phase.QUEUE, waits)] if waits else [])]
     return Fires(
         summary=f"the server does not get its processors for {Unit.RATIO.show(short.value)} of the time: requests take "
-        f"{Unit.SECONDS.show((lost.value or 0.0) / short.value)} longer in {on.model} just then",
-        claims=tuple(Claim(stage=on.model or "", phase=where, seconds=one.value or 0.0) for where, one in each),
+        f"{Unit.SECONDS.show((lost.value or 0.0) / short.value)} longer in {subject.model} just then",
+        claims=tuple(Claim(stage=subject.model or "", phase=where, seconds=one.value or 0.0) for where, one in each),
         saved_seconds=lost.value or 0.0,
-        suggestion=Suggestion(text=_advice(see, on, _is_held_back(see, on))),
+        suggestion=Suggestion(text=_advice(ledger, subject, _is_held_back(ledger, subject))),
     )
 
 
-def _lasts_as_long(see: Ledger, on: Subject) -> bool:
+def _lasts_as_long(ledger: Ledger, subject: Subject) -> bool:
     """Return whether executions are certainly no longer, as far as matters, while the server lacks processors."""
-    longer = see.evidence.read(CPU_SHORT_EXCESS_COMPUTE, on)
+    longer = ledger.evidence.read(CPU_SHORT_EXCESS_COMPUTE, subject)
     return longer.high is not None and longer.high < QUEUE.value
 
 
-def _is_starved(see: Ledger, on: Subject) -> bool:
+def _is_starved(ledger: Ledger, subject: Subject) -> bool:
     """Return whether executions themselves wait for a processor, as measured: then no request need wait for them."""
-    if not waits_for_processors(see, on) or see.evidence.read(ON_GPU, on).value != 0:
+    if not waits_for_processors(ledger, subject) or ledger.evidence.read(ON_GPU, subject).value != 0:
         return False
-    return (see.evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= OCCUPIED.value
+    return (ledger.evidence.read(INSTANCE_BUSY_SHARE, subject).value or 0.0) >= OCCUPIED.value
 
 
-def _waits_are_measured(see: Ledger, on: Subject) -> None:
+def _waits_are_measured(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where tasks wait for processors, and without its configuration not whether these do."""
-    wait, pressure = see.evidence.read(CPU_WAIT_PER_LANE, on), see.evidence.read(CPU_PRESSURE, on).value
-    unknown = wait.missing is Missing.NOT_EXPORTED and see.evidence.read(ON_GPU, on).value is None
+    wait, pressure = ledger.evidence.read(CPU_WAIT_PER_LANE, subject), ledger.evidence.read(CPU_PRESSURE, subject).value
+    unknown = wait.missing is Missing.NOT_EXPORTED and ledger.evidence.read(ON_GPU, subject).value is None
     if unknown and pressure is not None and pressure >= WAITING.value:
         raise Undecided(CPU_WAIT_PER_LANE.name, Missing.NOT_EXPORTED)
 
 
-def _is_held_back(see: Ledger, on: Subject) -> bool:
-    share = see.read(CPU_THROTTLED, on)
-    return share.value is not None and see.compare(CPU_THROTTLED.name, share, THROTTLED, alternative=True)
+def _is_held_back(ledger: Ledger, subject: Subject) -> bool:
+    share = ledger.read(CPU_THROTTLED, subject)
+    return share.value is not None and ledger.compare(CPU_THROTTLED.name, share, THROTTLED, alternative=True)
 
 
-def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:
-    queue, wait = see.evidence.read(QUEUE_SECONDS, on), see.evidence.read(CPU_WAIT_PER_LANE, on)
-    per_lane = min(see.need(CPU_PER_LANE, on), 1.0)
+def _judge(ledger: Ledger, subject: Subject, held: bool) -> Fires | Quiet:
+    queue, wait = ledger.evidence.read(QUEUE_SECONDS, subject), ledger.evidence.read(CPU_WAIT_PER_LANE, subject)
+    per_lane = min(ledger.need(CPU_PER_LANE, subject), 1.0)
     # Of an execution's time, what its instance did not get a core for.
-    waited = see.need(EXECUTION_SECONDS, on) * min(1.0 - per_lane, 1.0 if wait.value is None else wait.value)
-    if _is_starved(see, on):
+    waited = ledger.need(EXECUTION_SECONDS, subject) * min(1.0 - per_lane, 1.0 if wait.value is None else wait.value)
+    if _is_starved(ledger, subject):
         lost = queue + Reading.of(waited, Unit.SECONDS, wait.source, estimated=wait.estimated)
-        if not see.worthwhile("processor_wait", on, lost):
+        if not ledger.worthwhile("processor_wait", subject, lost):
             return Quiet(because="the wait for a processor is a small part of the request")
-    elif not see.worthwhile("queue_seconds", on, queue):
+    elif not ledger.worthwhile("queue_seconds", subject, queue):
         return Quiet(because="the queue is a small part of the request")
     seconds = queue.value or 0.0
     return Fires(
-        summary=f"{_where(see, on, held)}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} "
+        summary=f"{_where(ledger, subject, held)}: an executing instance of {subject.model} gets about {Unit.RATIO.show(per_lane)} "
         f"of a core, and {_harm(seconds, waited)}",
         claims=(
-            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),
-            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=waited),
+            Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),
+            Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=waited),
         ),
         saved_seconds=seconds + waited,
-        suggestion=Suggestion(text=_advice(see, on, held)),
+        suggestion=Suggestion(text=_advice(ledger, subject, held)),
     )
 
 
-def _where(see: Ledger, on: Subject, held: bool) -> str:
+def _where(ledger: Ledger, subject: Subject, held: bool) -> str:
     if held:
         return "its cgroup's quota holds the server back"
-    full = (see.evidence.read(HOST_CPU_BUSY, on).value or 0.0) >= HOST_FULL.value
+    full = (ledger.evidence.read(HOST_CPU_BUSY, subject).value or 0.0) >= HOST_FULL.value
     return "the processors are full" if full else "its processes wait for a processor"
 
 
@@ -222,13 +227,13 @@ def _harm(queue: float, waited: float) -> str:
     return f"waits {Unit.SECONDS.show(waited)} of each execution for one"
 
 
-def _advice(see: Ledger, on: Subject, held: bool) -> str:
-    cores = see.read(SERVER_CORES, on).value
+def _advice(ledger: Ledger, subject: Subject, held: bool) -> str:
+    cores = ledger.read(SERVER_CORES, subject).value
     has = f" (it has {Unit.COUNT.show(cores)})" if cores else ""
     first = (
         "raise the container's CPU limit" if held else f"give the server more cores{has} or take other work off them"
     )
-    return f"{first}; no more instances of {on.model} until then, and no more threads than cores ÷ instances"
+    return f"{first}; no more instances of {subject.model} until then, and no more threads than cores ÷ instances"
 
 
 _STARVED = {

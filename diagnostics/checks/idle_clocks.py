@@ -54,22 +54,22 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    if not see.at_most(GPU_TIME_USED, on, SPARSE):
+    if not ledger.at_most(GPU_TIME_USED, subject, SPARSE):
         return Quiet(because="the card works too much to lower its clock")
-    compute = compute_on(see, on)
+    compute = compute_on(ledger, subject)
     if compute.missing is Missing.IDLE:
         return Quiet(because="no request executes on the card")
-    if not see.at_most(IDLE_CLOCK_SHARE, on, LOW):
+    if not ledger.at_most(IDLE_CLOCK_SHARE, subject, LOW):
         return Quiet(because="the clock is up while the card works")
-    share = see.evidence.read(IDLE_CLOCK_SHARE, on)
-    each, measured = lost_to_clock(see, on, Reading.of(1.0, Unit.RATIO, "") - share, IDLE_CLOCK_EXCESS_COMPUTE)
+    share = ledger.evidence.read(IDLE_CLOCK_SHARE, subject)
+    each, measured = lost_to_clock(ledger, subject, Reading.of(1.0, Unit.RATIO, "") - share, IDLE_CLOCK_EXCESS_COMPUTE)
     lost = together(each.values())
-    if not see.worthwhile("predicted_saving", on, lost):
+    if not ledger.worthwhile("predicted_saving", subject, lost):
         return Quiet(because="executions last as long at a high clock" if measured else "executions are short even so")
     return Fires(
-        summary=f"the clock of {name_of(on)} is at {Unit.RATIO.show(share.value)} of its highest between sparse "
+        summary=f"the clock of {name_of(subject)} is at {Unit.RATIO.show(share.value)} of its highest between sparse "
         f"requests: {'' if measured else 'up to '}{Unit.SECONDS.show(lost.value)} of each one",
         saved_seconds=lost.value or 0.0,
         suggestion=Suggestion(

@@ -70,45 +70,47 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := nothing_held_back(see, on):
+    if quiet := nothing_held_back(ledger, subject):
         return quiet
-    if batches_are_static(see, on):
-        see.is_set(ENGINE_STATIC_BATCHING, on)
-        return _finding(see, on, "runs each batch to its end before it starts another (V1)")
-    if not see.at_most(ENGINE_PEAK_SCHEDULED, on, ONE):
+    if batches_are_static(ledger, subject):
+        ledger.is_set(ENGINE_STATIC_BATCHING, subject)
+        return _finding(ledger, subject, "runs each batch to its end before it starts another (V1)")
+    if not ledger.at_most(ENGINE_PEAK_SCHEDULED, subject, ONE):
         return Quiet(because="several requests are scheduled at once")
-    if (see.evidence.read(ENGINE_PEAK_SCHEDULED, on).events or 0) < ENOUGH_READS:
+    if (ledger.evidence.read(ENGINE_PEAK_SCHEDULED, subject).events or 0) < ENOUGH_READS:
         raise Undecided(ENGINE_PEAK_SCHEDULED.name, Missing.TOO_FEW_EVENTS)
-    if not see.at_least(ENGINE_SLOTS, on, SEVERAL):
+    if not ledger.at_least(ENGINE_SLOTS, subject, SEVERAL):
         return Quiet(because="the engine has one slot")
-    if cache_is_short(see, on):
+    if cache_is_short(ledger, subject):
         return Quiet(because="the KV cache has no room for a second request")
-    return _finding(see, on, f"runs one request at a time although it has {see.need(ENGINE_SLOTS, on):.0f} slots")
-
-
-def _finding(see: Ledger, on: Subject, what: str) -> Fires:
-    wait = see.need(ENGINE_WAIT_SECONDS, on)
-    return Fires(
-        summary=f"the engine of {on.model} {what}: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait "
-        f"inside, {Unit.SECONDS.show(wait)} each",
-        claims=(wait_claim(see, on),),
-        saved_seconds=wait,
-        suggestion=_suggestion(see, on),
+    return _finding(
+        ledger, subject, f"runs one request at a time although it has {ledger.need(ENGINE_SLOTS, subject):.0f} slots"
     )
 
 
-def _suggestion(see: Ledger, on: Subject) -> Suggestion:
-    now = parameter(see, on, BATCHING)
+def _finding(ledger: Ledger, subject: Subject, what: str) -> Fires:
+    wait = ledger.need(ENGINE_WAIT_SECONDS, subject)
+    return Fires(
+        summary=f"the engine of {subject.model} {what}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait "
+        f"inside, {Unit.SECONDS.show(wait)} each",
+        claims=(wait_claim(ledger, subject),),
+        saved_seconds=wait,
+        suggestion=_suggestion(ledger, subject),
+    )
+
+
+def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
+    now = parameter(ledger, subject, BATCHING)
     if now and now != IN_FLIGHT:
         return Suggestion(
-            text=f"set {BATCHING} of {on.model} from {now} to {IN_FLIGHT}, with an engine built for it (paged KV "
+            text=f"set {BATCHING} of {subject.model} from {now} to {IN_FLIGHT}, with an engine built for it (paged KV "
             "cache, packed inputs); unload the model first",
-            change=parameter_change(on, BATCHING, IN_FLIGHT),
+            change=parameter_change(subject, BATCHING, IN_FLIGHT),
         )
     return Suggestion(
-        text=f"let {on.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV cache "
+        text=f"let {subject.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV cache "
         "and packed inputs if it is not"
     )
 

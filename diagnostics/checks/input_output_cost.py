@@ -44,36 +44,36 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not enough_requests(see, on):
+    if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request reaches it")
-    see.need(INPUT_SECONDS, on)
-    see.need(OUTPUT_SECONDS, on)
-    copies = see.read(INPUT_SECONDS, on) + see.read(OUTPUT_SECONDS, on)
-    if not see.worthwhile("copies", on, copies):
+    ledger.need(INPUT_SECONDS, subject)
+    ledger.need(OUTPUT_SECONDS, subject)
+    copies = ledger.read(INPUT_SECONDS, subject) + ledger.read(OUTPUT_SECONDS, subject)
+    if not ledger.worthwhile("copies", subject, copies):
         return Quiet(because="inputs and outputs take little of a request")
-    execution = see.read(COMPUTE_SECONDS, on)
-    if (execution.value or 0.0) > 0 and not see.compare("copies_to_execution", copies / execution, DOMINANT):
+    execution = ledger.read(COMPUTE_SECONDS, subject)
+    if (execution.value or 0.0) > 0 and not ledger.compare("copies_to_execution", copies / execution, DOMINANT):
         return Quiet(because="the stage mostly executes")
-    if host_is_full(see, on):
+    if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full, which slows every copy")
-    return _finding(see, on)
+    return _finding(ledger, subject)
 
 
-def _finding(see: Ledger, on: Subject) -> Fires:
-    reads, writes = see.need(INPUT_SECONDS, on), see.need(OUTPUT_SECONDS, on)
+def _finding(ledger: Ledger, subject: Subject) -> Fires:
+    reads, writes = ledger.need(INPUT_SECONDS, subject), ledger.need(OUTPUT_SECONDS, subject)
     show = Unit.SECONDS.show
     return Fires(
-        summary=f"{on.model} spends {show(reads)} on inputs and {show(writes)} on outputs of each request, and "
-        f"{show(see.need(COMPUTE_SECONDS, on))} on executing it",
+        summary=f"{subject.model} spends {show(reads)} on inputs and {show(writes)} on outputs of each request, and "
+        f"{show(ledger.need(COMPUTE_SECONDS, subject))} on executing it",
         claims=(
-            Claim(stage=on.model or "", phase=Phase.INPUT, seconds=reads),
-            Claim(stage=on.model or "", phase=Phase.OUTPUT, seconds=writes),
+            Claim(stage=subject.model or "", phase=Phase.INPUT, seconds=reads),
+            Claim(stage=subject.model or "", phase=Phase.OUTPUT, seconds=writes),
         ),
         saved_seconds=reads + writes,
         suggestion=Suggestion(
-            text=f"make the tensors of {on.model} smaller (FP16, encoded images), pass them through shared memory, "
+            text=f"make the tensors of {subject.model} smaller (FP16, encoded images), pass them through shared memory, "
             "and keep them on the device that uses them"
         ),
     )

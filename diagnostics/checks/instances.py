@@ -77,15 +77,15 @@ class Scaling:
     most: StageForecast
 
 
-def is_short(see: Ledger, on: Subject) -> bool:
+def is_short(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the instances cannot do what is offered, refused requests included; not known counts as no."""
     try:
-        return not predict(stage_load(see, on)).stable
+        return not predict(stage_load(ledger, subject)).stable
     except Undecided:
         return False
 
 
-def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
+def scaling(ledger: Ledger, subject: Subject, measured_seconds: float) -> Scaling:
     """Return what instance counts up to eight times the present one would do.
 
     Args:
@@ -94,7 +94,7 @@ def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
         measured_seconds: what a request spends in queue and execution now.
 
     """
-    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+    load, headroom = stage_load(ledger, subject), ledger.evidence.read(DEVICE_HEADROOM, subject)
     room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
     limited = headroom_limited(load, room)
     favourable = headroom_limited(load, (room[1], room[1])) if room else limited
@@ -117,25 +117,25 @@ def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
     )
 
 
-def instances_change(see: Ledger, on: Subject, now: int, wanted: int) -> tuple[str, ConfigChange | None]:
+def instances_change(ledger: Ledger, subject: Subject, now: int, wanted: int) -> tuple[str, ConfigChange | None]:
     """Return in words, and as a change, how a model gets from `now` instances to about `wanted`.
 
     A count is per GPU that its group lists, and one value is written for every group: where these make several
     instances of it, the count is what makes at least as many (or at most, of fewer) than wanted. None where groups
     differ, or where only fewer GPUs would make as few.
     """
-    config = see.evidence.config(on)
+    config = ledger.evidence.config(subject)
     counts = {group.count for group in config.instance_groups if not group.passive} if config else {now}
     count = min(counts, default=1)
     times, rest = divmod(now, count)
     if len(counts) > 1 or rest or not times:
-        return f"instance_group counts of {on.model} from {now} to {wanted} instances in all", None
+        return f"instance_group counts of {subject.model} from {now} to {wanted} instances in all", None
     to = ceil(wanted / times) if wanted > now else max(wanted // times, 1)
     if to == count:
-        return f"the instances of {on.model} from {now} to {wanted}, on fewer GPUs", None
-    change = ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=to),))
+        return f"the instances of {subject.model} from {now} to {wanted}, on fewer GPUs", None
+    change = ConfigChange(model=subject.model or "", settings=(Setting(path="instance_group.count", value=to),))
     each = f" ({times} instances each: {now} to {to * times})" if times > 1 else ""
-    return f"instance_group count of {on.model} from {count} to {to}{each}", change
+    return f"instance_group count of {subject.model} from {count} to {to}{each}", change
 
 
 def _seconds(forecast: StageForecast) -> float:
@@ -145,56 +145,58 @@ def _seconds(forecast: StageForecast) -> float:
 SETTING = "instance_group.rate_limiter"
 
 
-def with_more_of_the_resource(see: Ledger, on: Subject) -> Fires | Quiet:
+def with_more_of_the_resource(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide what is gained where the limiter lets all instances execute at once."""
-    see.at_least(RATE_LIMIT_USE, on, IN_USE)
-    instances, limit = see.need(INSTANCES, on), see.evidence.read(RATE_LIMIT, on)
-    see.compare(RATE_LIMIT.name, limit, Limit(value=instances - 1, unit=Unit.COUNT, because=_BECAUSE), at_least=False)
-    held = {model: seconds for model, seconds in _held_back(see, on) if (seconds.value or 0.0) > 0}
+    ledger.at_least(RATE_LIMIT_USE, subject, IN_USE)
+    instances, limit = ledger.need(INSTANCES, subject), ledger.evidence.read(RATE_LIMIT, subject)
+    ledger.compare(
+        RATE_LIMIT.name, limit, Limit(value=instances - 1, unit=Unit.COUNT, because=_BECAUSE), at_least=False
+    )
+    held = {model: seconds for model, seconds in _held_back(ledger, subject) if (seconds.value or 0.0) > 0}
     saved = sum(held.values(), Reading.of(0.0, Unit.SECONDS, ""))
-    if not see.worthwhile("queue_without_rate_limiter_saves", on, saved):
+    if not ledger.worthwhile("queue_without_rate_limiter_saves", subject, saved):
         return Quiet(because="requests would wait about as long without the rate limiter")
-    return _finding(see, on, {model: seconds.value or 0.0 for model, seconds in held.items()})
+    return _finding(ledger, subject, {model: seconds.value or 0.0 for model, seconds in held.items()})
 
 
 _BECAUSE = "where all instances may execute at once, the limiter holds none back"
 
 
-def _held_back(see: Ledger, on: Subject) -> Iterator[tuple[str, Reading]]:
+def _held_back(ledger: Ledger, subject: Subject) -> Iterator[tuple[str, Reading]]:
     """Yield, per request of the subject, what each model's requests wait beyond what their own instances explain."""
-    entry = see.entry_of(on)
-    stages = {on.model or ""}
+    entry = ledger.entry_of(subject)
+    stages = {subject.model or ""}
     if entry is not None and entry.ensemble is not None:
-        stages |= set(see.evidence.graph(on.server).ensembles[entry.ensemble].models())
-    for one in see.evidence.subjects(Scope.MODEL):
-        queue = see.evidence.read(QUEUE_SECONDS, one)
-        if one.server == on.server and one.model in stages and queue.value and not see.evidence.is_engine(one):
-            free = queue_of(predict(stage_load(see, one)))
+        stages |= set(ledger.evidence.graph(subject.server).ensembles[entry.ensemble].models())
+    for one in ledger.evidence.subjects(Scope.MODEL):
+        queue = ledger.evidence.read(QUEUE_SECONDS, one)
+        if one.server == subject.server and one.model in stages and queue.value and not ledger.evidence.is_engine(one):
+            free = queue_of(predict(stage_load(ledger, one)))
             yield one.model or "", queue - free if free.value is not None else Reading.of(0.0, Unit.SECONDS, "")
 
 
-def _finding(see: Ledger, on: Subject, held: dict[str, float]) -> Fires:
-    instances, limit = see.need(INSTANCES, on), see.need(RATE_LIMIT, on)
-    use, show = min(see.need(RATE_LIMIT_USE, on), 1.0), Unit.SECONDS.show
+def _finding(ledger: Ledger, subject: Subject, held: dict[str, float]) -> Fires:
+    instances, limit = ledger.need(INSTANCES, subject), ledger.need(RATE_LIMIT, subject)
+    use, show = min(ledger.need(RATE_LIMIT_USE, subject), 1.0), Unit.SECONDS.show
     where = max(held, key=held.__getitem__)
-    beyond = "" if where == on.model else f" for {where}: while one waits for the resource, no other model begins"
+    beyond = "" if where == subject.model else f" for {where}: while one waits for the resource, no other model begins"
     return Fires(
-        summary=f"the rate limiter lets {limit:.0f} of {instances:.0f} instances of {on.model} execute at once, which "
+        summary=f"the rate limiter lets {limit:.0f} of {instances:.0f} instances of {subject.model} execute at once, which "
         f"do so {Unit.RATIO.show(use)} of the time; requests wait {show(held[where])}{beyond}",
         claims=tuple(Claim(stage=model, phase=Phase.QUEUE, seconds=seconds) for model, seconds in held.items()),
         saved_seconds=sum(held.values()),
-        suggestion=_suggestion(see, on, instances),
+        suggestion=_suggestion(ledger, subject, instances),
     )
 
 
-def _suggestion(see: Ledger, on: Subject, instances: float) -> Suggestion:
+def _suggestion(ledger: Ledger, subject: Subject, instances: float) -> Suggestion:
     """Return the ways out; the configuration's is only proposed where the configuration is known."""
-    config = see.evidence.config(on)
+    config = ledger.evidence.config(subject)
     needs = {one.name: one.count for group in (config.instance_groups if config else ()) for one in group.resources}
     enough = " ".join(f"--rate-limit-resource={name}:{count * instances:.0f}" for name, count in needs.items())
-    remove = ConfigChange(model=on.model or "", settings=(Setting(path=SETTING, value=None),))
+    remove = ConfigChange(model=subject.model or "", settings=(Setting(path=SETTING, value=None),))
     return Suggestion(
-        text=f"remove rate_limiter from the instance_group of {on.model}, or start Triton with "
+        text=f"remove rate_limiter from the instance_group of {subject.model}, or start Triton with "
         f"{enough or '--rate-limit-resource'}; more instances would wait for the same resource",
         change=remove if needs else None,
     )

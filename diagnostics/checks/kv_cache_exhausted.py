@@ -89,41 +89,41 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 3):
+    if quiet := held_earlier(ledger, subject, 3):
         return quiet
-    if see.at_least(ENGINE_SLOT_FILL, on, SLOTS_LEFT):
+    if ledger.at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
-    if cache_is_short(see, on):
-        return _finding(see, on, "has no room for another request")
-    if not _only_the_cache_is_left(see, on):
+    if cache_is_short(ledger, subject):
+        return _finding(ledger, subject, "has no room for another request")
+    if not _only_the_cache_is_left(ledger, subject):
         return Quiet(because="the KV cache has room while requests wait")
-    if not see.evidence.read(ENGINE_MAX_UTILIZATION, on).value:
-        return _finding(see, on, "is reserved for what the running requests may still generate")
-    if not see.at_least(ENGINE_KV_USED, on, KV_FULL):
+    if not ledger.evidence.read(ENGINE_MAX_UTILIZATION, subject).value:
+        return _finding(ledger, subject, "is reserved for what the running requests may still generate")
+    if not ledger.at_least(ENGINE_KV_USED, subject, KV_FULL):
         return Quiet(because="the KV cache has room while requests wait, and max_utilization reserves none")
-    return _finding(see, on, "is nearly full")
+    return _finding(ledger, subject, "is nearly full")
 
 
-def _only_the_cache_is_left(see: Ledger, on: Subject) -> bool:
+def _only_the_cache_is_left(ledger: Ledger, subject: Subject) -> bool:
     """Return whether nothing but reserved blocks can hold requests back: slots and iterations have room for prompts."""
-    if not cache_may_be_reserved(see, on):
+    if not cache_may_be_reserved(ledger, subject):
         return False
-    if not see.at_least(ENGINE_PEAK_SCHEDULED, on, SEVERAL):
+    if not ledger.at_least(ENGINE_PEAK_SCHEDULED, subject, SEVERAL):
         return False
-    return not see.ruled_out(ENGINE_CONTEXT_SHARE, on, PREFILLING, above=True)
+    return not ledger.ruled_out(ENGINE_CONTEXT_SHARE, subject, PREFILLING, above=True)
 
 
-def _finding(see: Ledger, on: Subject, state: str) -> Fires:
-    wait, need = see.need(ENGINE_WAIT_SECONDS, on), see.need(ENGINE_KV_NEED, on)
+def _finding(ledger: Ledger, subject: Subject, state: str) -> Fires:
+    wait, need = ledger.need(ENGINE_WAIT_SECONDS, subject), ledger.need(ENGINE_KV_NEED, subject)
     return Fires(
-        summary=f"the KV cache of {on.model}'s engine, {Unit.COUNT.show(see.need(ENGINE_KV_BLOCKS, on))} blocks at "
-        f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait "
+        summary=f"the KV cache of {subject.model}'s engine, {Unit.COUNT.show(ledger.need(ENGINE_KV_BLOCKS, subject))} blocks at "
+        f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait "
         f"inside, {Unit.SECONDS.show(wait)} each, while slots are free",
-        claims=(wait_claim(see, on),),
+        claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
-        suggestion=larger_cache(see, on),
+        suggestion=larger_cache(ledger, subject),
     )
 
 

@@ -66,53 +66,53 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.evidence.is_engine(on):
+    if not ledger.evidence.is_engine(subject):
         return Quiet(because="not an engine")
-    if not see.read(REQUESTS, on).value:
+    if not ledger.read(REQUESTS, subject).value:
         return Quiet(because="no traffic")
-    if see.evidence.read(ENGINE_WAITING, on).value is None:
+    if ledger.evidence.read(ENGINE_WAITING, subject).value is None:
         return Quiet(because="the engine exports no gauges")
-    if not see.at_least(ENGINE_PAUSED_SHARE, on, PAUSED):
+    if not ledger.at_least(ENGINE_PAUSED_SHARE, subject, PAUSED):
         return Quiet(because="requests are seldom paused")
-    if cheap := pausing_is_cheap(see, on):
+    if cheap := pausing_is_cheap(ledger, subject):
         return Quiet(because=cheap)
-    if never_pauses(see, on):
-        return _paused_against_policy(see, on)
-    return _finding(see, on)
+    if never_pauses(ledger, subject):
+        return _paused_against_policy(ledger, subject)
+    return _finding(ledger, subject)
 
 
-def _paused_against_policy(see: Ledger, on: Subject) -> Quiet:
+def _paused_against_policy(ledger: Ledger, subject: Subject) -> Quiet:
     """Return that the policy pauses nothing, where requests that wait explain the gauge.
 
     Raises:
         Undecided: nothing waits long enough, so that the gauge and the configured policy contradict each other.
 
     """
-    if nothing_held_back(see, on) is not None:
+    if nothing_held_back(ledger, subject) is not None:
         raise Undecided(ENGINE_PAUSED_SHARE.name, Missing.CONFLICTING)
     return Quiet(because="the policy is guaranteed_no_evict: requests wait for the cache before they start")
 
 
-def _finding(see: Ledger, on: Subject) -> Fires:
-    lost = see.need(ENGINE_PAUSE_SECONDS, on)
+def _finding(ledger: Ledger, subject: Subject) -> Fires:
+    lost = ledger.need(ENGINE_PAUSE_SECONDS, subject)
     return Fires(
-        summary=f"the engine of {on.model} has {Unit.COUNT.show(see.need(ENGINE_PAUSED, on))} requests paused for lack "
+        summary=f"the engine of {subject.model} has {Unit.COUNT.show(ledger.need(ENGINE_PAUSED, subject))} requests paused for lack "
         f"of KV cache, {Unit.SECONDS.show(lost)} each, and does part of their work twice",
-        claims=(Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=lost),),
+        claims=(Claim(stage=subject.model or "", phase=engine_phase(ledger, subject), seconds=lost),),
         saved_seconds=lost,
-        suggestion=_suggestion(see, on),
+        suggestion=_suggestion(ledger, subject),
     )
 
 
-def _suggestion(see: Ledger, on: Subject) -> Suggestion:
-    if parameter(see, on, POLICY).lower() != MAX_UTILIZATION:
-        return larger_cache(see, on)
+def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
+    if parameter(ledger, subject, POLICY).lower() != MAX_UTILIZATION:
+        return larger_cache(ledger, subject)
     return Suggestion(
-        text=f"set {POLICY} of {on.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache more "
+        text=f"set {POLICY} of {subject.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache more "
         "memory; unload the model first",
-        change=parameter_change(on, POLICY, GUARANTEED_NO_EVICT),
+        change=parameter_change(subject, POLICY, GUARANTEED_NO_EVICT),
     )
 
 

@@ -56,20 +56,20 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one server."""
-    growth = see.read(MEMORY_GROWTH, on)
+    growth = ledger.read(MEMORY_GROWTH, subject)
     if growth.missing is Missing.TOO_FEW_EVENTS:
         return Quiet(because="the window is too short to tell growth from settling")
-    rate, size = see.need(MEMORY_GROWTH, on), see.need(SERVER_MEMORY, on)
+    rate, size = ledger.need(MEMORY_GROWTH, subject), ledger.need(SERVER_MEMORY, subject)
     share = Reading.of(rate / size if size > 0 else 0.0, Unit.RATIO, growth.source, estimated=growth.estimated)
     grown = Reading.of(
         (share.value or 0.0) * (growth.span or 0.0), Unit.RATIO, growth.source, estimated=share.estimated
     )
-    if not see.compare("growth_per_second", share, SLOW) and not see.compare("growth_in_window", grown, GROWN):
+    if not ledger.compare("growth_per_second", share, SLOW) and not ledger.compare("growth_in_window", grown, GROWN):
         return Quiet(because="memory does not go on growing")
-    left = Reading.of(see.need(MEMORY_LEFT, on) / rate, Unit.SECONDS, growth.source, estimated=growth.estimated)
-    if not see.compare("time_left", left, SOON, at_least=False):
+    left = Reading.of(ledger.need(MEMORY_LEFT, subject) / rate, Unit.SECONDS, growth.source, estimated=growth.estimated)
+    if not ledger.compare("time_left", left, SOON, at_least=False):
         return Quiet(because="at this pace memory lasts longer than a server does")
     hour = Unit.BYTES.show(rate * 3600)
     return Fires(

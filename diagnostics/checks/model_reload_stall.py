@@ -69,52 +69,52 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.at_least(LOADS, on, LOADED):
+    if not ledger.at_least(LOADS, subject, LOADED):
         return Quiet(because="the version was not loaded inside the window")
-    if _is_held_elsewhere(see, on):
-        return _finding(see, on, see.need(HELD_SECONDS, on), _between(see, on))
-    if not see.worthwhile("load_queue", on, see.read(LOAD_QUEUE_SECONDS, on)):
+    if _is_held_elsewhere(ledger, subject):
+        return _finding(ledger, subject, ledger.need(HELD_SECONDS, subject), _between(ledger, subject))
+    if not ledger.worthwhile("load_queue", subject, ledger.read(LOAD_QUEUE_SECONDS, subject)):
         return Quiet(because="requests hardly waited for the load")
-    if not see.at_least(LOAD_QUEUE_SHARE, on, ALIGNED):
+    if not ledger.at_least(LOAD_QUEUE_SHARE, subject, ALIGNED):
         return Quiet(because="requests waited as long without a load")
     # Too few reads since the load do not tell a wait for it from one for slow first executions.
-    if see.at_least(COLD_SLOWDOWN, on, WARM):
+    if ledger.at_least(COLD_SLOWDOWN, subject, WARM):
         return Quiet(because="the first executions were slow: the wait may be their doing")
-    seconds = see.need(LOAD_QUEUE_SECONDS, on)
-    return _finding(see, on, seconds, (Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),))
+    seconds = ledger.need(LOAD_QUEUE_SECONDS, subject)
+    return _finding(ledger, subject, seconds, (Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),))
 
 
-def _is_held_elsewhere(see: Ledger, on: Subject) -> bool:
+def _is_held_elsewhere(ledger: Ledger, subject: Subject) -> bool:
     """Return whether requests waited for the load where the model's own counters do not show it.
 
     What its queue shows, and what its first executions took, is judged as such.
     """
-    held = see.evidence.read(HELD_SECONDS, on).value or 0.0
+    held = ledger.evidence.read(HELD_SECONDS, subject).value or 0.0
     shown = (LOAD_QUEUE_SECONDS, COLD_QUEUE_SECONDS, COLD_COMPUTE_SECONDS)
-    if held <= 2 * sum(see.evidence.read(signal, on).value or 0.0 for signal in shown):
+    if held <= 2 * sum(ledger.evidence.read(signal, subject).value or 0.0 for signal in shown):
         return False
-    worth = see.worthwhile("held", on, see.read(HELD_SECONDS, on))
-    return worth and see.at_least(HELD_REQUESTS, on, MANY) and see.at_least(HELD_SHARE, on, ALIGNED)
+    worth = ledger.worthwhile("held", subject, ledger.read(HELD_SECONDS, subject))
+    return worth and ledger.at_least(HELD_REQUESTS, subject, MANY) and ledger.at_least(HELD_SHARE, subject, ALIGNED)
 
 
-def _between(see: Ledger, on: Subject) -> tuple[Claim, ...]:
+def _between(ledger: Ledger, subject: Subject) -> tuple[Claim, ...]:
     """Return the claim on what an ensemble's requests spend between its stages."""
-    return (Claim(stage="", phase=Phase.GAP, seconds=see.need(HELD_SECONDS, on)),)
+    return (Claim(stage="", phase=Phase.GAP, seconds=ledger.need(HELD_SECONDS, subject)),)
 
 
-def _finding(see: Ledger, on: Subject, seconds: float, claims: tuple[Claim, ...]) -> Fires:
-    loads = see.need(LOADS, on)
+def _finding(ledger: Ledger, subject: Subject, seconds: float, claims: tuple[Claim, ...]) -> Fires:
+    loads = ledger.need(LOADS, subject)
     times = "once" if loads == 1 else f"{loads:.0f} times"
     return Fires(
-        summary=f"{on.model} version {on.version} was loaded {times} while it served: requests waited for it, "
+        summary=f"{subject.model} version {subject.version} was loaded {times} while it served: requests waited for it, "
         f"{Unit.SECONDS.show(seconds)} each on average over the window",
         claims=claims,
         saved_seconds=seconds,
         unseen_seconds=seconds,
         suggestion=Suggestion(
-            text=f"load the next version of {on.model} beside the one that serves, or on another replica, and move "
+            text=f"load the next version of {subject.model} beside the one that serves, or on another replica, and move "
             "the traffic once it is warm"
         ),
     )

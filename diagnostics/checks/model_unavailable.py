@@ -64,46 +64,48 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model of the repository, or for a server that did not answer for a while."""
-    if see.evidence.read(REFUSED_REQUESTS, on).value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
-        if see.evidence.read(AWAY_WITH_ANOTHER, on).value:
+    if ledger.evidence.read(REFUSED_REQUESTS, subject).value and ledger.at_least(
+        REFUSED_REQUESTS, subject, ENOUGH_FAILURES
+    ):
+        if ledger.evidence.read(AWAY_WITH_ANOTHER, subject).value:
             return Quiet(because="it was away because another model was")
-        return _outage(see, on)
-    if see.evidence.read(PORT_REFUSES, on).value and see.at_least(PORT_REFUSES, on, CLOSED):
-        return _closed_port(see, on)
-    if on.model is None:
+        return _outage(ledger, subject)
+    if ledger.evidence.read(PORT_REFUSES, subject).value and ledger.at_least(PORT_REFUSES, subject, CLOSED):
+        return _closed_port(ledger, subject)
+    if subject.model is None:
         return Quiet(because="nothing shows that requests were refused while it did not answer")
-    if see.evidence.read(FAILED_VERSIONS, on).missing is Missing.NOT_EXPORTED:
+    if ledger.evidence.read(FAILED_VERSIONS, subject).missing is Missing.NOT_EXPORTED:
         raise Undecided(FAILED_VERSIONS.name, Missing.NOT_EXPORTED)
-    if not see.at_least(FAILED_VERSIONS, on, FAILED):
+    if not ledger.at_least(FAILED_VERSIONS, subject, FAILED):
         return Quiet(because="no load of it failed, and nobody asked for it while it was away")
-    return _failed_load(see, on)
+    return _failed_load(ledger, subject)
 
 
 # --- it was not there
 
 
-def _outage(see: Ledger, on: Subject) -> Fires:
-    found, still = see.evidence.outages(on), see.need(STILL_UNAVAILABLE, on) > 0
-    seconds, share = see.read(UNAVAILABLE_SECONDS, on), see.need(REFUSED_SHARE, on)
-    refused = see.evidence.read(REFUSED_REQUESTS, on)
+def _outage(ledger: Ledger, subject: Subject) -> Fires:
+    found, still = ledger.evidence.outages(subject), ledger.need(STILL_UNAVAILABLE, subject) > 0
+    seconds, share = ledger.read(UNAVAILABLE_SECONDS, subject), ledger.need(REFUSED_SHARE, subject)
+    refused = ledger.evidence.read(REFUSED_REQUESTS, subject)
     about = "about " if refused.estimated else ""
-    name, how = on.model or on.server, _how(found, on)
+    name, how = subject.model or subject.server, _how(found, subject)
     return Fires(
         summary=f"{name} {'has been' if still else 'was'} unavailable for {Unit.SECONDS.show(seconds.value)}{how}: "
         f"{about}{Unit.COUNT.show(refused.value)} requests {'to it ' if still else ''}were refused, "
         f"{Unit.RATIO.show(share)} of those in the window",
         failed_share=share,
         severity=Severity.CRITICAL if still else None,
-        suggestion=Suggestion(text=_remedy(found, on, still=still)),
+        suggestion=Suggestion(text=_remedy(found, subject, still=still)),
         began=min((one.since for one in found), default=None),
     )
 
 
-def _how(found: Sequence[Outage], on: Subject) -> str:
+def _how(found: Sequence[Outage], subject: Subject) -> str:
     last = found[-1] if found else None
-    if on.model is None:
+    if subject.model is None:
         return _SILENCES.get((last.source, last.state), _SILENT) if last else _SILENT
     if last is None:
         return ""
@@ -129,19 +131,21 @@ _STATES = {
 }
 
 
-def _remedy(found: Sequence[Outage], on: Subject, *, still: bool) -> str:
-    if on.model is None and found and found[-1].source == PORT:
-        return _OPEN_AGAIN.format(server=on.server)
-    if on.model is None:
+def _remedy(found: Sequence[Outage], subject: Subject, *, still: bool) -> str:
+    if subject.model is None and found and found[-1].source == PORT:
+        return _OPEN_AGAIN.format(server=subject.server)
+    if subject.model is None:
         return (
-            f"find out why {on.server} stopped (its log, the kernel's, probes, deployments); take a replica out of the "
+            f"find out why {subject.server} stopped (its log, the kernel's, probes, deployments); take a replica out of the "
             "load balancer before it is stopped, and let it back when it is ready"
         )
     if any(one.reason not in ("", UNLOADED_REASON) for one in found):
-        return f"repair {on.model} as the reason says and load it again, or put the version before it back"
+        return f"repair {subject.model} as the reason says and load it again, or put the version before it back"
     if still:
-        return f"load {on.model} again; find out who unloaded it"
-    return f"find out who unloaded {on.model}; load new versions beside the old one, or on a replica without requests"
+        return f"load {subject.model} again; find out who unloaded it"
+    return (
+        f"find out who unloaded {subject.model}; load new versions beside the old one, or on a replica without requests"
+    )
 
 
 _OPEN_AGAIN = (
@@ -150,15 +154,15 @@ _OPEN_AGAIN = (
 )
 
 
-def _closed_port(see: Ledger, on: Subject) -> Fires:
-    found = [one for one in see.evidence.outages(on) if one.state == REFUSING]
+def _closed_port(ledger: Ledger, subject: Subject) -> Fires:
+    found = [one for one in ledger.evidence.outages(subject) if one.state == REFUSING]
     seconds = found[-1].until - found[-1].since if found else 0.0
     return Fires(
-        summary=f"{on.server} has refused connections to its inference port for {Unit.SECONDS.show(seconds)}: its "
+        summary=f"{subject.server} has refused connections to its inference port for {Unit.SECONDS.show(seconds)}: its "
         "metrics page answers, and no request was completed",
         failed_share=1.0,
         severity=Severity.CRITICAL,
-        suggestion=Suggestion(text=_OPEN_AGAIN.format(server=on.server)),
+        suggestion=Suggestion(text=_OPEN_AGAIN.format(server=subject.server)),
         began=next((one.since for one in found[-1:] if one.after is not None), None),
     )
 
@@ -166,19 +170,19 @@ def _closed_port(see: Ledger, on: Subject) -> Fires:
 # --- a load failed
 
 
-def _failed_load(see: Ledger, on: Subject) -> Fires | Quiet:
-    reason = _reason(see, on)
+def _failed_load(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    reason = _reason(ledger, subject)
     if any(mark in reason for mark in OF_A_MEMBER):
         return Quiet(because="a member of the ensemble is what is missing")
-    serves = see.need(READY_VERSIONS, on) > 0
-    wanted = see.need(MODEL_WANTED, on) > 0
+    serves = ledger.need(READY_VERSIONS, subject) > 0
+    wanted = ledger.need(MODEL_WANTED, subject) > 0
     because = f": {reason}" if reason else ""
     return Fires(
-        summary=f"{on.model} could not be loaded, {_outcome(serves, wanted)}{because}",
+        summary=f"{subject.model} could not be loaded, {_outcome(serves, wanted)}{because}",
         failed_share=0.0 if serves or not wanted else 1.0,
         severity=Severity.CRITICAL if wanted and not serves else Severity.WARNING,
         suggestion=Suggestion(
-            text=f"repair {on.model} as the reason says and load it again, or put the version before it back; let "
+            text=f"repair {subject.model} as the reason says and load it again, or put the version before it back; let "
             "deployments wait for READY"
         ),
     )
@@ -190,11 +194,11 @@ def _outcome(serves: bool, wanted: bool) -> str:
     return "and every request to it is refused" if wanted else "and nothing shows whether anybody asks for it"
 
 
-def _reason(see: Ledger, on: Subject) -> str:
+def _reason(ledger: Ledger, subject: Subject) -> str:
     reasons = [
         change.reason
-        for change in see.evidence.changes(on.server)
-        if change.model == on.model and change.kind is Happened.LOAD_FAILED and change.reason
+        for change in ledger.evidence.changes(subject.server)
+        if change.model == subject.model and change.kind is Happened.LOAD_FAILED and change.reason
     ]
     return _short(reasons[-1]) if reasons else ""
 

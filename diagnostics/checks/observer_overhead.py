@@ -52,25 +52,25 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    rate = see.read(REQUEST_RATE, on)
+    rate = ledger.read(REQUEST_RATE, subject)
     if rate.missing is Missing.IDLE:
         return Quiet(because="the model is idle")
-    if not see.at_least(REQUEST_RATE, on, HOT):
+    if not ledger.at_least(REQUEST_RATE, subject, HOT):
         return Quiet(because="too few requests for bookkeeping to matter")
-    if not see.at_most(EXECUTION_SECONDS, on, SMALL):
+    if not ledger.at_most(EXECUTION_SECONDS, subject, SMALL):
         return Quiet(because="executions are long beside any bookkeeping")
-    summaries = bool(see.read(SUMMARIES, on).value)
-    traced = see.read(TRACED_SHARE, on)
-    often = traced.value is not None and see.compare(TRACED_SHARE.name, traced, NEARLY_ALL)
+    summaries = bool(ledger.read(SUMMARIES, subject).value)
+    traced = ledger.read(TRACED_SHARE, subject)
+    often = traced.value is not None and ledger.compare(TRACED_SHARE.name, traced, NEARLY_ALL)
     if not summaries and not often:
         return Quiet(because="neither summaries nor most traces are on")
     what = " and ".join(
         word for word, on_ in (("latency summaries", summaries), ("traces of most requests", often)) if on_
     )
     return Fires(
-        summary=f"{what} are kept of {on.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of its "
+        summary=f"{what} are kept of {subject.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of its "
         "throughput",
         suggestion=Suggestion(
             text="trace one request in a hundred (POST /v2/trace/setting with trace_rate 100, at once) and switch "

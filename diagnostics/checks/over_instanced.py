@@ -78,53 +78,53 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if is_idle(see, on):
+    if is_idle(ledger, subject):
         return Quiet(because="the model is idle")
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine batches inside, so its instances are no measure")
-    if _few_at_once(see, on):
+    if _few_at_once(ledger, subject):
         return Quiet(because="too few requests execute at once to crowd a card")
-    if not see.at_least(INSTANCES, on, SEVERAL):
+    if not ledger.at_least(INSTANCES, subject, SEVERAL):
         return Quiet(because="there are few instances")
-    if not see.is_set(ON_GPU, on):
+    if not ledger.is_set(ON_GPU, subject):
         return Quiet(because="the model does not run on a GPU")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle: they do not crowd the card")
-    if not device_is_full(see, on):
+    if not device_is_full(ledger, subject):
         return Quiet(because="the GPU has room for them")
-    return _with_fewer(see, on)
+    return _with_fewer(ledger, subject)
 
 
-def _few_at_once(see: Ledger, on: Subject) -> bool:
+def _few_at_once(ledger: Ledger, subject: Subject) -> bool:
     """Return whether fewer requests execute on average than so many busy instances do; not known counts as no.
 
     Little's law: what is not in the queue. Requests of one batch count apart, so this is an upper end.
     """
-    beyond_queue = see.evidence.read(REQUEST_SECONDS, on) - see.evidence.read(QUEUE_SECONDS, on)
-    at_once = see.evidence.read(ARRIVAL_RATE, on) * beyond_queue
+    beyond_queue = ledger.evidence.read(REQUEST_SECONDS, subject) - ledger.evidence.read(QUEUE_SECONDS, subject)
+    at_once = ledger.evidence.read(ARRIVAL_RATE, subject) * beyond_queue
     if at_once.value is None:
         return False
-    return not see.compare("requests_executing", at_once.with_unit(Unit.COUNT), BUSY_AT_ONCE)
+    return not ledger.compare("requests_executing", at_once.with_unit(Unit.COUNT), BUSY_AT_ONCE)
 
 
-def _with_fewer(see: Ledger, on: Subject) -> Fires | Quiet:
-    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+def _with_fewer(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    load, headroom = stage_load(ledger, subject), ledger.evidence.read(DEVICE_HEADROOM, subject)
     room = (headroom.low or 0.0, headroom.high or 0.0)
     count, forecast = _enough(headroom_limited(load, room))
     share = Reading.of(count / load.instances, Unit.RATIO, headroom.source)
-    if not see.compare("enough_instances_share", share, HALF, at_least=False):
+    if not ledger.compare("enough_instances_share", share, HALF, at_least=False):
         return Quiet(because="fewer instances would serve less")
-    now, show = see.need(EXECUTION_SECONDS, on), Unit.SECONDS.show
-    saved = _saved(see, on, forecast, max(now - forecast.compute_seconds, 0.0))
+    now, show = ledger.need(EXECUTION_SECONDS, subject), Unit.SECONDS.show
+    saved = _saved(ledger, subject, forecast, max(now - forecast.compute_seconds, 0.0))
     return Fires(
-        summary=f"{load.instances} instances of {on.model} share a full GPU: an execution takes {show(now)}, with "
+        summary=f"{load.instances} instances of {subject.model} share a full GPU: an execution takes {show(now)}, with "
         f"{count} instances about {show(forecast.compute_seconds)} at about the same throughput",
-        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=saved),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=saved),),
         saved_seconds=saved,
         severity=None if saved else Severity.INFO,
-        suggestion=_suggestion(see, on, load, count, forecast),
+        suggestion=_suggestion(ledger, subject, load, count, forecast),
     )
 
 
@@ -138,7 +138,7 @@ def _enough(load: StageLoad) -> tuple[int, StageForecast]:
     return load.instances, predict(load)
 
 
-def _saved(see: Ledger, on: Subject, forecast: StageForecast, shorter: float) -> float:
+def _saved(ledger: Ledger, subject: Subject, forecast: StageForecast, shorter: float) -> float:
     """Return what a request gains: what executions get shorter by, less what the queue in Triton grows by.
 
     Nothing where the smaller count only just keeps up: then the wait moves out of the card and stays as long.
@@ -146,18 +146,18 @@ def _saved(see: Ledger, on: Subject, forecast: StageForecast, shorter: float) ->
     queue = queue_of(forecast)
     if queue.value is None or queue.high is None:
         return 0.0
-    longer = queue.value - (see.evidence.read(QUEUE_SECONDS, on).value or 0.0)
+    longer = queue.value - (ledger.evidence.read(QUEUE_SECONDS, subject).value or 0.0)
     gain = max(shorter - max(longer, 0.0), 0.0)
-    return gain if see.worthwhile("predicted_saving", on, Reading.of(gain, Unit.SECONDS, queue.source)) else 0.0
+    return gain if ledger.worthwhile("predicted_saving", subject, Reading.of(gain, Unit.SECONDS, queue.source)) else 0.0
 
 
-def _suggestion(see: Ledger, on: Subject, load: StageLoad, count: int, forecast: StageForecast) -> Suggestion:
-    words, change = instances_change(see, on, load.instances, count)
+def _suggestion(ledger: Ledger, subject: Subject, load: StageLoad, count: int, forecast: StageForecast) -> Suggestion:
+    words, change = instances_change(ledger, subject, load.instances, count)
     queue = queue_of(forecast)
     return Suggestion(
         text=f"lower {words} and compare throughput; batch instead where a batch is cheaper than its items",
         change=change,
-        prediction=prediction(Phase.QUEUE, see.need(QUEUE_SECONDS, on), queue, forecast.assumptions)
+        prediction=prediction(Phase.QUEUE, ledger.need(QUEUE_SECONDS, subject), queue, forecast.assumptions)
         if queue.value is not None
         else None,
     )

@@ -54,64 +54,64 @@ OFTEN = Limit(
 CHECK = Check(layer=Layer.ENGINE, scope=Scope.MODEL, limits={"engine_context_share": OFTEN})
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.evidence.is_engine(on):
+    if not ledger.evidence.is_engine(subject):
         return Quiet(because="not an engine")
-    if not see.read(REQUESTS, on).value:
+    if not ledger.read(REQUESTS, subject).value:
         return Quiet(because="no traffic")
-    if see.evidence.read(ENGINE_WAITING, on).value is None:
+    if ledger.evidence.read(ENGINE_WAITING, subject).value is None:
         return Quiet(because="the engine exports no gauges")
-    stall = see.evidence.read(ENGINE_PREFILL_STALL, on)
-    work = see.evidence.read(ENGINE_WORK_SECONDS, on)
+    stall = ledger.evidence.read(ENGINE_PREFILL_STALL, subject)
+    work = ledger.evidence.read(ENGINE_WORK_SECONDS, subject)
     lost = (stall * replace(work, low=work.value, high=work.value)).with_unit(Unit.SECONDS)
     if stall.value is None or stall.estimated:
-        if quiet := _not_timed(see, on, stall, lost):
+        if quiet := _not_timed(ledger, subject, stall, lost):
             return quiet
-    elif not see.worthwhile("prefill_stall_seconds", on, lost):
+    elif not ledger.worthwhile("prefill_stall_seconds", subject, lost):
         return Quiet(because="prompts hardly lengthen the iterations that they share")
-    return _finding(see, on, stall, lost.value or 0.0)
+    return _finding(ledger, subject, stall, lost.value or 0.0)
 
 
-def _not_timed(see: Ledger, on: Subject, stall: Reading, lost: Reading) -> Quiet | None:
+def _not_timed(ledger: Ledger, subject: Subject, stall: Reading, lost: Reading) -> Quiet | None:
     """Return why prompts do not matter where iterations are not timed; None where even the least they cost does."""
-    often = see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN)
-    if not often and not may_read_long_prompts(see.evidence, on):
+    often = ledger.at_least(ENGINE_CONTEXT_SHARE, subject, OFTEN)
+    if not often and not may_read_long_prompts(ledger.evidence, subject):
         return Quiet(because="few iterations read prompts, or short ones")
     if lost.low is None or lost.high is None:
         raise Undecided(ENGINE_PREFILL_STALL.name, stall.missing or Missing.NOT_EXPORTED)
-    if not see.worthwhile("most_prefill_stall", on, replace(lost, value=lost.high)):
+    if not ledger.worthwhile("most_prefill_stall", subject, replace(lost, value=lost.high)):
         return Quiet(because="requests that join hardly lengthen iterations")
-    if not see.worthwhile("least_prefill_stall", on, replace(lost, value=lost.low)) or not often:
+    if not ledger.worthwhile("least_prefill_stall", subject, replace(lost, value=lost.low)) or not often:
         raise Undecided(ENGINE_PREFILL_STALL.name, Missing.TOO_FEW_EVENTS)
     return None
 
 
-def may_read_long_prompts(evidence: Evidence, on: Subject) -> bool:
+def may_read_long_prompts(evidence: Evidence, subject: Subject) -> bool:
     """Return whether an engine's reads allow that a third of its iterations read prompts that are long."""
-    share, prompt = evidence.read(ENGINE_CONTEXT_SHARE, on), evidence.read(ENGINE_PROMPT_TOKENS, on)
+    share, prompt = evidence.read(ENGINE_CONTEXT_SHARE, subject), evidence.read(ENGINE_PROMPT_TOKENS, subject)
     return (share.high or 0.0) >= OFTEN.value and (prompt.value or 0.0) >= LONG_PROMPTS
 
 
-def _finding(see: Ledger, on: Subject, stall: Reading, lost: float) -> Fires:
+def _finding(ledger: Ledger, subject: Subject, stall: Reading, lost: float) -> Fires:
     about = "about " if stall.estimated else ""
     return Fires(
-        summary=f"prompts of others stall running requests of {on.model}'s engine for {about}"
+        summary=f"prompts of others stall running requests of {subject.model}'s engine for {about}"
         f"{Unit.SECONDS.show(lost)} each, {Unit.RATIO.show(stall.value)} of its time",
-        claims=(Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=lost),),
+        claims=(Claim(stage=subject.model or "", phase=engine_phase(ledger, subject), seconds=lost),),
         saved_seconds=lost,
-        suggestion=_suggestion(see, on),
+        suggestion=_suggestion(ledger, subject),
     )
 
 
-def _suggestion(see: Ledger, on: Subject) -> Suggestion:
-    if parameter(see, on, CHUNKED).lower() == "false":
+def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
+    if parameter(ledger, subject, CHUNKED).lower() == "false":
         return Suggestion(
-            text=f"turn on {CHUNKED} of {on.model} (the engine needs paged-context FMHA); unload the model first",
-            change=parameter_change(on, CHUNKED, "true"),
+            text=f"turn on {CHUNKED} of {subject.model} (the engine needs paged-context FMHA); unload the model first",
+            change=parameter_change(subject, CHUNKED, "true"),
         )
     return Suggestion(
-        text=f"let {on.model}'s engine read prompts in smaller parts (chunked context, a smaller max_num_tokens), or "
+        text=f"let {subject.model}'s engine read prompts in smaller parts (chunked context, a smaller max_num_tokens), or "
         "serve prompts from another engine"
     )
 

@@ -54,27 +54,27 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not waits(see, on, QUEUE):
+    if not waits(ledger, subject, QUEUE):
         return Quiet(because="requests hardly wait")
-    if not see.at_least(PRIORITY_LEVELS, on, LEVELS):
+    if not ledger.at_least(PRIORITY_LEVELS, subject, LEVELS):
         return Quiet(because="requests have no priorities")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if not see.at_least(QUEUE_SPREAD, on, UNEQUAL):
+    if not ledger.at_least(QUEUE_SPREAD, subject, UNEQUAL):
         return Quiet(because="requests wait about alike")
-    queue = see.read(QUEUE_SECONDS, on)
-    if not see.worthwhile("queue", on, queue):
+    queue = ledger.read(QUEUE_SECONDS, subject)
+    if not ledger.worthwhile("queue", subject, queue):
         return Quiet(because="the wait is a small part of a request")
-    spread, seconds = see.need(QUEUE_SPREAD, on), queue.value or 0.0
+    spread, seconds = ledger.need(QUEUE_SPREAD, subject), queue.value or 0.0
     return Fires(
-        summary=f"{on.model} serves {see.need(PRIORITY_LEVELS, on):.0f} priority levels with instances that are always "
+        summary=f"{subject.model} serves {ledger.need(PRIORITY_LEVELS, subject):.0f} priority levels with instances that are always "
         f"busy: the slowest requests wait {spread:.0f} times as long as the middle ones",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"give the low priority of {on.model} its own replica or a timeout, or send less at the high one"
+            text=f"give the low priority of {subject.model} its own replica or a timeout, or send less at the high one"
         ),
     )
 

@@ -47,61 +47,61 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    refused = _refused(see, on)
-    if not see.compare("refused_requests", refused, ENOUGH_FAILURES):
+    refused = _refused(ledger, subject)
+    if not ledger.compare("refused_requests", refused, ENOUGH_FAILURES):
         return Quiet(because="no request was refused")
-    share = failed_share(see, on, refused)
-    if not see.compare("refused_share", share, FAILED_PART):
+    share = failed_share(ledger, subject, refused)
+    if not ledger.compare("refused_share", share, FAILED_PART):
         return Quiet(because="hardly any request was refused")
-    limit = see.read(QUEUE_LIMIT, on).value or 0.0
+    limit = ledger.read(QUEUE_LIMIT, subject).value or 0.0
     policy = f"its queue holds {limit:.0f}" if limit else "they outlived its queue timeout"
     return Fires(
-        summary=f"{on.model} refuses {Unit.RATIO.show(share.value)} of requests: {policy}",
+        summary=f"{subject.model} refuses {Unit.RATIO.show(share.value)} of requests: {policy}",
         failed_share=share.value or 0.0,
-        suggestion=_suggestion(see, on, limit),
+        suggestion=_suggestion(ledger, subject, limit),
     )
 
 
-def _refused(see: Ledger, on: Subject) -> Reading:
+def _refused(ledger: Ledger, subject: Subject) -> Reading:
     """Expired requests, plus those lost in front of a limited queue as far as the callers report failures."""
-    expired = see.read(REJECTED_REQUESTS, on)
-    limit, lost = see.read(QUEUE_LIMIT, on), see.read(LOST_BEFORE_STAGE, on)
+    expired = ledger.read(REJECTED_REQUESTS, subject)
+    limit, lost = ledger.read(QUEUE_LIMIT, subject), ledger.read(LOST_BEFORE_STAGE, subject)
     if not limit.value or lost.value is None:
         return expired
-    failed = see.read(FAILED_REQUESTS, caller_of(see, on))
+    failed = ledger.read(FAILED_REQUESTS, caller_of(ledger, subject))
     if failed.value is None:
         return expired
     at_queue = Reading.of(max(min(lost.value, failed.value), 0.0), Unit.COUNT, lost.source, estimated=True)
     return at_queue if expired.value is None else expired + at_queue
 
 
-def _suggestion(see: Ledger, on: Subject, limit: float) -> Suggestion:
-    if is_short(see, on):
-        return _more_instances(see, on) or _less_load(on)
-    busy = see.read(INSTANCE_BUSY_SHARE, on).value
+def _suggestion(ledger: Ledger, subject: Subject, limit: float) -> Suggestion:
+    if is_short(ledger, subject):
+        return _more_instances(ledger, subject) or _less_load(subject)
+    busy = ledger.read(INSTANCE_BUSY_SHARE, subject).value
     if limit and busy is not None and busy < BUSY.value:
         path = "dynamic_batching.default_queue_policy.max_queue_size"
         return Suggestion(
-            text=f"drop max_queue_size of {on.model} and limit load in front of Triton: with a queue policy work can "
+            text=f"drop max_queue_size of {subject.model} and limit load in front of Triton: with a queue policy work can "
             "wait up to 0.5 s while instances idle",
-            change=ConfigChange(model=on.model or "", settings=(Setting(path=path, value=None),)),
+            change=ConfigChange(model=subject.model or "", settings=(Setting(path=path, value=None),)),
         )
-    return _less_load(on)
+    return _less_load(subject)
 
 
-def _more_instances(see: Ledger, on: Subject) -> Suggestion | None:
+def _more_instances(ledger: Ledger, subject: Subject) -> Suggestion | None:
     """Return the number of instances that do what is offered; None where the host or the device has no room for it."""
     try:
-        if host_is_full(see, on) or device_is_full(see, on):
+        if host_is_full(ledger, subject) or device_is_full(ledger, subject):
             return None
-        more = scaling(see, on, see.need(QUEUE_SECONDS, on) + see.need(EXECUTION_SECONDS, on))
+        more = scaling(ledger, subject, ledger.need(QUEUE_SECONDS, subject) + ledger.need(EXECUTION_SECONDS, subject))
     except Undecided:
         return None
     if more.forecast is None:
         return None
-    words, change = instances_change(see, on, more.load.instances, more.count)
+    words, change = instances_change(ledger, subject, more.load.instances, more.count)
     show = Unit.PER_SECOND.show
     return Suggestion(
         text=f"raise {words}: it is offered {show(more.load.arrival_rate / more.load.items)} and can do "
@@ -111,9 +111,9 @@ def _more_instances(see: Ledger, on: Subject) -> Suggestion | None:
     )
 
 
-def _less_load(on: Subject) -> Suggestion:
+def _less_load(subject: Subject) -> Suggestion:
     return Suggestion(
-        text=f"give {on.model} the capacity for what arrives, or shed load in front of Triton; a longer queue only "
+        text=f"give {subject.model} the capacity for what arrives, or shed load in front of Triton; a longer queue only "
         "trades refusals for waiting",
         remedy=Remedy.MITIGATE,
     )

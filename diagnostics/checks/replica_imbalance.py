@@ -49,24 +49,28 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry of one server."""
-    if not enough_requests(see, on):
+    if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request arrives here")
-    if not see.at_least(REPLICAS, on, SEVERAL):
+    if not ledger.at_least(REPLICAS, subject, SEVERAL):
         return Quiet(because="no other server serves it")
-    if not see.at_least(TRAFFIC_RATIO, on, UNEVEN):
+    if not ledger.at_least(TRAFFIC_RATIO, subject, UNEVEN):
         return Quiet(because="the other servers get as much")
-    if not see.at_least(TRAFFIC_CERTAINTY, on, CERTAIN):
+    if not ledger.at_least(TRAFFIC_CERTAINTY, subject, CERTAIN):
         return Quiet(because="chance spreads so few requests as unevenly")
-    ahead = see.read(QUEUE_AHEAD, on)
-    if not see.worthwhile("queue_ahead", on, ahead):
+    ahead = ledger.read(QUEUE_AHEAD, subject)
+    if not ledger.worthwhile("queue_ahead", subject, ahead):
         return Quiet(because="requests wait no longer here than elsewhere")
-    ratio, replicas, name = see.need(TRAFFIC_RATIO, on), see.need(REPLICAS, on), on.ensemble or on.model
+    ratio, replicas, name = (
+        ledger.need(TRAFFIC_RATIO, subject),
+        ledger.need(REPLICAS, subject),
+        subject.ensemble or subject.model,
+    )
     return Fires(
-        summary=f"{on.server} gets {ratio:.1f} times the mean traffic of the {replicas:.0f} servers of {name}, and its "
+        summary=f"{subject.server} gets {ratio:.1f} times the mean traffic of the {replicas:.0f} servers of {name}, and its "
         f"requests wait {Unit.SECONDS.show(ahead.value)} longer than theirs",
-        claims=_claims(see, on, ahead.value or 0.0),
+        claims=_claims(ledger, subject, ahead.value or 0.0),
         saved_seconds=ahead.value or 0.0,
         suggestion=Suggestion(
             text="balance per request instead of per connection, by outstanding requests; check weights and affinity "
@@ -76,8 +80,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     )
 
 
-def _claims(see: Ledger, on: Subject, seconds: float) -> tuple[Claim, ...]:
-    queues = {stage: see.evidence.read(QUEUE_SECONDS, stage).value or 0.0 for stage in stages_of(see, on)}
+def _claims(ledger: Ledger, subject: Subject, seconds: float) -> tuple[Claim, ...]:
+    queues = {stage: ledger.evidence.read(QUEUE_SECONDS, stage).value or 0.0 for stage in stages_of(ledger, subject)}
     total = sum(queues.values()) or 1.0
     return tuple(
         Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=seconds * queue / total)

@@ -52,50 +52,50 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry of one server."""
-    if not enough_requests(see, on):
+    if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request arrives here")
-    if not see.at_least(REPLICAS, on, SEVERAL):
+    if not ledger.at_least(REPLICAS, subject, SEVERAL):
         return Quiet(because="no other server serves it")
-    stage = _slowest(see, on)
+    stage = _slowest(ledger, subject)
     if stage is None:
         return Quiet(because="no server with the same configuration does the same work")
-    if not see.at_least(EXECUTION_RATIO, stage, SLOWER):
+    if not ledger.at_least(EXECUTION_RATIO, stage, SLOWER):
         return Quiet(because="the others execute as slowly")
-    if see.ruled_out(TRAFFIC_RATIO, on, UNEVEN, above=True):
+    if ledger.ruled_out(TRAFFIC_RATIO, subject, UNEVEN, above=True):
         return Quiet(because="it gets more traffic than the others")
-    excess, queue = see.read(EXECUTION_EXCESS, stage), _waits_longer(see, on, stage)
-    if not see.worthwhile("longer_than_elsewhere", on, excess + queue):
+    excess, queue = ledger.read(EXECUTION_EXCESS, stage), _waits_longer(ledger, subject, stage)
+    if not ledger.worthwhile("longer_than_elsewhere", subject, excess + queue):
         return Quiet(because="the difference is small against what a request takes")
-    return _finding(see, on, stage, excess.value or 0.0, queue.value or 0.0)
+    return _finding(ledger, subject, stage, excess.value or 0.0, queue.value or 0.0)
 
 
-def _waits_longer(see: Ledger, on: Subject, stage: Subject) -> Reading:
+def _waits_longer(ledger: Ledger, subject: Subject, stage: Subject) -> Reading:
     """Return how much longer requests queue for the stage than elsewhere because of its executions; none if unsure."""
     none = Reading.of(0.0, Unit.SECONDS, "statistics")
-    even = see.read(TRAFFIC_RATIO, on)
-    if even.value is None or not see.compare("even_traffic", even, EVEN, at_least=False):
+    even = ledger.read(TRAFFIC_RATIO, subject)
+    if even.value is None or not ledger.compare("even_traffic", even, EVEN, at_least=False):
         return none
-    ahead, queue = see.evidence.read(QUEUE_AHEAD, on), see.evidence.read(QUEUE_SECONDS, stage)
+    ahead, queue = ledger.evidence.read(QUEUE_AHEAD, subject), ledger.evidence.read(QUEUE_SECONDS, stage)
     if ahead.value is None or queue.value is None or ahead.value <= 0:
         return none
     return ahead if ahead.value <= queue.value else queue
 
 
-def _slowest(see: Ledger, on: Subject) -> Subject | None:
+def _slowest(ledger: Ledger, subject: Subject) -> Subject | None:
     """Return the stage that differs most in seconds; None when none can be compared."""
-    stages = stages_of(see, on)
-    excess = {stage: see.evidence.read(EXECUTION_EXCESS, stage).value for stage in stages}
+    stages = stages_of(ledger, subject)
+    excess = {stage: ledger.evidence.read(EXECUTION_EXCESS, stage).value for stage in stages}
     known = {stage: value for stage, value in excess.items() if value is not None}
     return max(known, key=lambda stage: known[stage], default=None)
 
 
-def _finding(see: Ledger, on: Subject, stage: Subject, excess: float, queue: float) -> Fires:
-    ratio, name = see.need(EXECUTION_RATIO, stage), stage.model or ""
+def _finding(ledger: Ledger, subject: Subject, stage: Subject, excess: float, queue: float) -> Fires:
+    ratio, name = ledger.need(EXECUTION_RATIO, stage), stage.model or ""
     waits = f", and requests wait {Unit.SECONDS.show(queue)} longer for them" if queue > 0 else ""
     return Fires(
-        summary=f"{on.server} executes {name} {ratio:.1f} times as long as the other servers with the same "
+        summary=f"{subject.server} executes {name} {ratio:.1f} times as long as the other servers with the same "
         f"configuration, {Unit.SECONDS.show(excess)} more each{waits}",
         claims=(
             Claim(stage=name, phase=Phase.COMPUTE, seconds=excess),
@@ -103,7 +103,7 @@ def _finding(see: Ledger, on: Subject, stage: Subject, excess: float, queue: flo
         ),
         saved_seconds=excess + queue,
         suggestion=Suggestion(
-            text=f"take {on.server} out of the balancer, and compare its clocks, neighbours, driver and limits with a "
+            text=f"take {subject.server} out of the balancer, and compare its clocks, neighbours, driver and limits with a "
             "healthy one",
             remedy=Remedy.MITIGATE,
         ),

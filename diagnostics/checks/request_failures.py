@@ -50,77 +50,79 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    own = _own_failures(see, on)
+    own = _own_failures(ledger, subject)
     if own.value is not None and own.value >= ENOUGH_FAILURES.value:
-        see.need(QUEUE_LIMIT, on)  # without its configuration it may be an ensemble, whose failures are its members'
-        _refusals_are_told_apart(see, on)
-        return _judge(see, on, own, "reports")
-    lost = see.read(LOST_AFTER_STAGE, on)
+        ledger.need(
+            QUEUE_LIMIT, subject
+        )  # without its configuration it may be an ensemble, whose failures are its members'
+        _refusals_are_told_apart(ledger, subject)
+        return _judge(ledger, subject, own, "reports")
+    lost = ledger.read(LOST_AFTER_STAGE, subject)
     if lost.value is None:
-        see.compare("failed_requests", own, ENOUGH_FAILURES)
+        ledger.compare("failed_requests", own, ENOUGH_FAILURES)
         return Quiet(because="the model reports no failures, and no stage follows it")
-    if not see.compare("lost_after_stage", lost, ENOUGH_FAILURES):
+    if not ledger.compare("lost_after_stage", lost, ENOUGH_FAILURES):
         return Quiet(because="what the model completed reached the next stage")
-    failed = see.read(FAILED_REQUESTS, caller_of(see, on))
-    if not see.compare("failed_requests", failed, ENOUGH_FAILURES):
+    failed = ledger.read(FAILED_REQUESTS, caller_of(ledger, subject))
+    if not ledger.compare("failed_requests", failed, ENOUGH_FAILURES):
         return Quiet(because="no caller reports failures")
     # Without the next stage's configuration nobody knows whether it refuses requests at its own queue.
-    if any(see.need(QUEUE_LIMIT, next_stage) for next_stage in _next_stages(see, on)):
+    if any(ledger.need(QUEUE_LIMIT, next_stage) for next_stage in _next_stages(ledger, subject)):
         return Quiet(because="the next stage limits its queue: requests may have been refused there")
-    lost = lost - _expired(see, on)
-    if not see.compare("explained_share", lost / failed, EXPLAINED):
+    lost = lost - _expired(ledger, subject)
+    if not ledger.compare("explained_share", lost / failed, EXPLAINED):
         return Quiet(because="most failures happen elsewhere")
     least = Reading.of(min(lost.value or 0.0, failed.value or 0.0), Unit.COUNT, lost.source, estimated=True)
-    return _judge(see, on, least, "answers")
+    return _judge(ledger, subject, least, "answers")
 
 
-def _own_failures(see: Ledger, on: Subject) -> Reading:
-    failed, rejected = see.read(FAILED_REQUESTS, on), see.evidence.read(REJECTED_REQUESTS, on)
+def _own_failures(ledger: Ledger, subject: Subject) -> Reading:
+    failed, rejected = ledger.read(FAILED_REQUESTS, subject), ledger.evidence.read(REJECTED_REQUESTS, subject)
     if failed.missing is Missing.IDLE:
         return Reading.of(0.0, Unit.COUNT, failed.source)
     return failed if rejected.value is None else failed - rejected
 
 
-def _refusals_are_told_apart(see: Ledger, on: Subject) -> None:
+def _refusals_are_told_apart(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where a queue may refuse requests and the reasons of failures cannot be read.
 
     Raises:
         Undecided: the statistics alone count failures, whatever their reason.
 
     """
-    rejected, config = see.evidence.read(REJECTED_REQUESTS, on), see.evidence.config(on)
+    rejected, config = ledger.evidence.read(REJECTED_REQUESTS, subject), ledger.evidence.config(subject)
     batching = config.dynamic_batching if config else None
     if rejected.value is None and rejected.missing is not Missing.IDLE and batching and batching.may_refuse:
         raise Undecided(REJECTED_REQUESTS.name, rejected.missing or Missing.NOT_EXPORTED)
 
 
-def _next_stages(see: Ledger, on: Subject) -> Sequence[Subject]:
-    ensemble = see.evidence.graph(on.server).ensembles.get(caller_of(see, on).ensemble or "")
-    followers = ensemble.after(on.model or "") if ensemble else ()
-    return [Subject(server=on.server, model=model) for model in followers]
+def _next_stages(ledger: Ledger, subject: Subject) -> Sequence[Subject]:
+    ensemble = ledger.evidence.graph(subject.server).ensembles.get(caller_of(ledger, subject).ensemble or "")
+    followers = ensemble.after(subject.model or "") if ensemble else ()
+    return [Subject(server=subject.server, model=model) for model in followers]
 
 
-def _expired(see: Ledger, on: Subject) -> Reading:
+def _expired(ledger: Ledger, subject: Subject) -> Reading:
     """Return how many requests reached a next stage and outlived its queue's timeout, where that is counted."""
-    stages = _next_stages(see, on)
+    stages = _next_stages(ledger, subject)
     for next_stage in stages:
-        _refusals_are_told_apart(see, next_stage)
-    counts = [see.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in stages]
+        _refusals_are_told_apart(ledger, next_stage)
+    counts = [ledger.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in stages]
     return Reading.of(max(counts, default=0.0), Unit.COUNT, "metrics", estimated=True)
 
 
-def _judge(see: Ledger, on: Subject, failed: Reading, how: str) -> Fires | Quiet:
-    share = failed_share(see, on, failed)
-    if not see.compare("failed_share", share, FAILED_PART):
+def _judge(ledger: Ledger, subject: Subject, failed: Reading, how: str) -> Fires | Quiet:
+    share = failed_share(ledger, subject, failed)
+    if not ledger.compare("failed_share", share, FAILED_PART):
         return Quiet(because="hardly any request fails")
     return Fires(
-        summary=f"{on.model} {how} errors for {Unit.RATIO.show(share.value)} of requests "
+        summary=f"{subject.model} {how} errors for {Unit.RATIO.show(share.value)} of requests "
         f"({Unit.COUNT.show(failed.value)} in the window)",
         failed_share=share.value or 0.0,
         suggestion=Suggestion(
-            text=f"read the log and the error text of {on.model}; if a version was just deployed, go back",
+            text=f"read the log and the error text of {subject.model}; if a version was just deployed, go back",
             remedy=Remedy.MITIGATE,
         ),
     )

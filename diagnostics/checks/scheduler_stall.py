@@ -54,50 +54,50 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
+    if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine schedules its requests itself")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+    if not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
         return Quiet(because="requests hardly wait")
-    if not see.at_most(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not ledger.at_most(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are busy: requests wait for them")
-    if see.need(QUEUE_SECONDS, on) <= see.need(BATCH_DELAY, on):
+    if ledger.need(QUEUE_SECONDS, subject) <= ledger.need(BATCH_DELAY, subject):
         return Quiet(because="requests wait for the batching window")
-    if limiting(see.evidence, on.server) is not None:
+    if limiting(ledger.evidence, subject.server) is not None:
         return Quiet(because="the rate limiter holds executions back")
-    if has_lost_instances(see, on):
+    if has_lost_instances(ledger, subject):
         return Quiet(because="instances that are hung or gone take no request")
-    see.need(BLOCKED_SECONDS, on)
-    blocked = see.evidence.read(BLOCKED_SECONDS, on)
-    if not see.worthwhile(BLOCKED_SECONDS.name, on, blocked):
+    ledger.need(BLOCKED_SECONDS, subject)
+    blocked = ledger.evidence.read(BLOCKED_SECONDS, subject)
+    if not ledger.worthwhile(BLOCKED_SECONDS.name, subject, blocked):
         return Quiet(because="busy instances and a full queue explain the waits")
-    if host_is_full(see, on):
+    if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full: threads wake late")
-    if is_short(see, on):
+    if is_short(ledger, subject):
         return Quiet(because="more is offered than its instances can do: without its queue policy the queue would grow")
-    return _finding(see, on, blocked.value or 0.0)
+    return _finding(ledger, subject, blocked.value or 0.0)
 
 
-def _finding(see: Ledger, on: Subject, blocked: float) -> Fires:
-    busy, queue = see.need(INSTANCE_BUSY_SHARE, on), see.need(QUEUE_SECONDS, on)
+def _finding(ledger: Ledger, subject: Subject, blocked: float) -> Fires:
+    busy, queue = ledger.need(INSTANCE_BUSY_SHARE, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
-        summary=f"{Unit.SECONDS.show(blocked)} of the {Unit.SECONDS.show(queue)} that requests wait for {on.model} "
+        summary=f"{Unit.SECONDS.show(blocked)} of the {Unit.SECONDS.show(queue)} that requests wait for {subject.model} "
         f"pass with an instance free; instances are busy {Unit.RATIO.show(busy)} of the time",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=blocked),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=blocked),),
         saved_seconds=blocked,
-        suggestion=_suggestion(see, on),
+        suggestion=_suggestion(ledger, subject),
     )
 
 
-def _suggestion(see: Ledger, on: Subject) -> Suggestion:
-    if not see.read(QUEUE_LIMIT, on).value:
-        return Suggestion(text=f"update Triton: its scheduler sleeps while requests wait for {on.model}")
+def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
+    if not ledger.read(QUEUE_LIMIT, subject).value:
+        return Suggestion(text=f"update Triton: its scheduler sleeps while requests wait for {subject.model}")
     setting = Setting(path="dynamic_batching.default_queue_policy", value=None)
     return Suggestion(
-        text=f"remove the queue policy of {on.model} and limit load in front of Triton: with a policy its scheduler "
+        text=f"remove the queue policy of {subject.model} and limit load in front of Triton: with a policy its scheduler "
         "can sleep up to 0.5 s while requests wait",
-        change=ConfigChange(model=on.model or "", settings=(setting,)),
+        change=ConfigChange(model=subject.model or "", settings=(setting,)),
     )
 
 

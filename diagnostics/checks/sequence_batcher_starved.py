@@ -42,27 +42,27 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not waits(see, on, QUEUE):
+    if not waits(ledger, subject, QUEUE):
         return Quiet(because="requests hardly wait")
-    if not see.is_set(SEQUENCE_BATCHING, on):
+    if not ledger.is_set(SEQUENCE_BATCHING, subject):
         return Quiet(because="no sequence batcher schedules it")
-    if see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="the instances are busy: capacity is short, not slots")
-    queue = see.read(QUEUE_SECONDS, on)
-    if not see.worthwhile("queue", on, queue):
+    queue = ledger.read(QUEUE_SECONDS, subject)
+    if not ledger.worthwhile("queue", subject, queue):
         return Quiet(because="the wait is a small part of a request")
-    seconds, busy = queue.value or 0.0, see.need(INSTANCE_BUSY_SHARE, on)
-    size = see.read(BATCH_SIZE, on).value
+    seconds, busy = queue.value or 0.0, ledger.need(INSTANCE_BUSY_SHARE, subject)
+    size = ledger.read(BATCH_SIZE, subject).value
     batches = f", in batches of {size:.1f}" if size is not None else ""
     return Fires(
-        summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {on.model} while its instances are busy "
+        summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {subject.model} while its instances are busy "
         f"{Unit.RATIO.show(busy)} of the time{batches}",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"give {on.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), and free "
+            text=f"give {subject.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), and free "
             "them sooner (END flag, max_sequence_idle_microseconds)"
         ),
     )

@@ -29,73 +29,81 @@ from diagnostics.units import Unit
 _ONE_PROCESSOR = 0.1
 
 
-def takes_turns(see: Ledger, on: Subject) -> bool:
+def takes_turns(ledger: Ledger, subject: Subject) -> bool:
     """Return whether instances wait for something of each other's that is neither a device, a processor nor a model."""
-    stretch = see.evidence.read(OVERLAP_STRETCH, on)
-    if stretch.low is None or stretch.low < STRETCHED.value or see.evidence.read(ON_GPU, on).value != 0:
+    stretch = ledger.evidence.read(OVERLAP_STRETCH, subject)
+    if stretch.low is None or stretch.low < STRETCHED.value or ledger.evidence.read(ON_GPU, subject).value != 0:
         return False
-    see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
-    if see.evidence.is_engine(on) or host_is_full(see, on) or waits_for_callees(see, on):
+    ledger.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
+    if ledger.evidence.is_engine(subject) or host_is_full(ledger, subject) or waits_for_callees(ledger, subject):
         return False
-    callees_are_told_apart(see, on)
+    callees_are_told_apart(ledger, subject)
     return True
 
 
-def in_turns(see: Ledger, on: Subject) -> Fires | Quiet:
+def in_turns(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide what is gained where each execution takes as long as beside fewer others."""
-    stretch, show = see.evidence.read(OVERLAP_STRETCH, on), Unit.SECONDS.show
-    now, queue, load = see.need(EXECUTION_SECONDS, on), see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
+    stretch, show = ledger.evidence.read(OVERLAP_STRETCH, subject), Unit.SECONDS.show
+    now, queue, load = (
+        ledger.need(EXECUTION_SECONDS, subject),
+        ledger.evidence.read(QUEUE_SECONDS, subject),
+        stage_load(ledger, subject),
+    )
     shorter = now * (1.0 - 1.0 / (stretch.value or 1.0))
     alone = predict(replace(load, service=load.service.scaled(1.0 / (stretch.value or 1.0))))
     waits = queue - queue_of(alone)
     saved = waits + Reading.of(shorter, Unit.SECONDS, stretch.source)
-    if not see.worthwhile("without_turns_saves", on, saved):
+    if not ledger.worthwhile("without_turns_saves", subject, saved):
         return Quiet(because="executions that take turns cost little")
     return Fires(
-        summary=f"{load.instances} instances of {on.model} take turns: beside others an execution lasts "
+        summary=f"{load.instances} instances of {subject.model} take turns: beside others an execution lasts "
         f"{stretch.value:.2g} times as long ({show(now)} on average), with room on the device and the host",
         claims=(
-            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=shorter),
-            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=max(waits.value or 0.0, 0.0)),
+            Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=shorter),
+            Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=max(waits.value or 0.0, 0.0)),
         ),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
-            text=f"find what the instances of {on.model} share (a lock on a file or in a database, a mutex, one thread "
+            text=f"find what the instances of {subject.model} share (a lock on a file or in a database, a mutex, one thread "
             "pool) and remove it: more instances would wait for it, too"
         ),
     )
 
 
-def may_take_turns(see: Ledger, on: Subject) -> bool:
+def may_take_turns(ledger: Ledger, subject: Subject) -> bool:
     """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
-    several = (see.evidence.read(INSTANCES, on).value or 0.0) >= 2
-    return several and see.evidence.read(OVERLAP_STRETCH, on).value is None and not _all_use_a_processor(see, on)
+    several = (ledger.evidence.read(INSTANCES, subject).value or 0.0) >= 2
+    return (
+        several
+        and ledger.evidence.read(OVERLAP_STRETCH, subject).value is None
+        and not _all_use_a_processor(ledger, subject)
+    )
 
 
-def _all_use_a_processor(see: Ledger, on: Subject) -> bool:
+def _all_use_a_processor(ledger: Ledger, subject: Subject) -> bool:
     """Return whether each execution of a Python model uses one processor all the time: what waits for a lock uses none.
 
     One that uses several while others wait for it would come to one each on average only by chance. What waits for a
     GPU may use a processor, too.
     """
-    config, used = see.evidence.config(on), see.evidence.read(CPU_PER_LANE, on)
-    if config is None or config.backend != names.PYTHON_BACKEND or see.evidence.read(ON_GPU, on).value != 0:
+    config, used = ledger.evidence.config(subject), ledger.evidence.read(CPU_PER_LANE, subject)
+    if config is None or config.backend != names.PYTHON_BACKEND or ledger.evidence.read(ON_GPU, subject).value != 0:
         return False
     return used.value is not None and abs(used.value - 1.0) <= _ONE_PROCESSOR
 
 
-def work_or_turns(see: Ledger, on: Subject, saved: float) -> Fires:
+def work_or_turns(ledger: Ledger, subject: Subject, saved: float) -> Fires:
     """Name instances that are all busy, and promise nothing of more of them."""
-    instances, show = see.need(INSTANCES, on), Unit.SECONDS.show
-    busy, queue = see.need(INSTANCE_BUSY_SHARE, on), see.need(QUEUE_SECONDS, on)
+    instances, show = ledger.need(INSTANCES, subject), Unit.SECONDS.show
+    busy, queue = ledger.need(INSTANCE_BUSY_SHARE, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
-        summary=f"all {instances:.0f} instances of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
-        f"requests wait {show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work; nothing shows whether the "
+        summary=f"all {instances:.0f} instances of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
+        f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; nothing shows whether the "
         "instances work side by side or wait for a lock that they share",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
-            text=f"first find out whether the instances of {on.model} share a lock or thread pool: run one instance "
+            text=f"first find out whether the instances of {subject.model} share a lock or thread pool: run one instance "
             "alone under load. If an execution takes as long as now, raise instance_group count. If it is shorter, "
             "more instances would wait for the lock, too. Traces of all requests (rate=1), stacks (py-spy dump --pid "
             "STUB) and processor time per thread (top -H) show it as well"

@@ -92,52 +92,52 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if is_rate_limited(see.evidence, on):
-        return with_more_of_the_resource(see, on)
-    if takes_turns(see, on):
-        return in_turns(see, on)
-    if quiet := first_rival(see, on, SHORT_OF_LANES):
+    if is_rate_limited(ledger.evidence, subject):
+        return with_more_of_the_resource(ledger, subject)
+    if takes_turns(ledger, subject):
+        return in_turns(ledger, subject)
+    if quiet := first_rival(ledger, subject, SHORT_OF_LANES):
         return quiet
-    return _with_more_instances(see, on)
+    return _with_more_instances(ledger, subject)
 
 
-def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
-    queue = see.evidence.read(QUEUE_SECONDS, on)
-    work = Reading.of(see.need(EXECUTION_SECONDS, on), Unit.SECONDS, "")
-    more = scaling(see, on, (queue + work).value or 0.0)
+def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    queue = ledger.evidence.read(QUEUE_SECONDS, subject)
+    work = Reading.of(ledger.need(EXECUTION_SECONDS, subject), Unit.SECONDS, "")
+    more = scaling(ledger, subject, (queue + work).value or 0.0)
     if more.forecast is None:
         return Quiet(
             because="on this device more instances would slow each other down as much as they shorten the queue"
         )
     slower = max(more.forecast.compute_seconds - more.now.compute_seconds, 0.0)
     saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
-    unsure = may_take_turns(see, on)
+    unsure = may_take_turns(ledger, subject)
     saved = msgspec.structs.replace(saved, estimated=saved.estimated or unsure)
-    if not see.worthwhile("predicted_saving", on, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     if unsure:
-        return work_or_turns(see, on, saved.value or 0.0)
-    return _finding(see, on, more, more.forecast, saved.value or 0.0)
+        return work_or_turns(ledger, subject, saved.value or 0.0)
+    return _finding(ledger, subject, more, more.forecast, saved.value or 0.0)
 
 
-def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, saved: float) -> Fires:
-    queue, busy = see.need(QUEUE_SECONDS, on), see.need(INSTANCE_BUSY_SHARE, on)
+def _finding(ledger: Ledger, subject: Subject, more: Scaling, forecast: StageForecast, saved: float) -> Fires:
+    queue, busy = ledger.need(QUEUE_SECONDS, subject), ledger.need(INSTANCE_BUSY_SHARE, subject)
     now, show = more.load.instances, Unit.SECONDS.show
     lanes = "one instance" if now == 1 else f"all {now} instances"
     shared = ""
     if forecast.compute_seconds > 1.1 * more.now.compute_seconds:
         shared = f"; they share the device, so an execution takes {show(forecast.compute_seconds)} then"
-    words, change = instances_change(see, on, now, more.count)
-    entry = see.entry_of(on)
+    words, change = instances_change(ledger, subject, now, more.count)
+    entry = ledger.entry_of(subject)
     caller = f"; {entry.caller}, which calls it, waits as long" if entry and entry.caller else ""
-    risk = _risk(see, on)
+    risk = _risk(ledger, subject)
     unless = "the backend shares a lock or thread pool" if risk and now == 1 else ""
     return Fires(
-        summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
-        f"{show(queue)} for {show(_work(see, on))} of work{caller}",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        summary=f"{lanes} of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
+        f"{show(queue)} for {show(_work(ledger, subject))} of work{caller}",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
             text=f"raise {words}{shared}{risk}",
@@ -147,16 +147,16 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     )
 
 
-def _work(see: Ledger, on: Subject) -> float:
+def _work(ledger: Ledger, subject: Subject) -> float:
     """Return how long the execution takes that a request is part of: more of them are in the long, large batches."""
-    execution, size = see.need(EXECUTION_SECONDS, on), see.evidence.read(BATCH_SIZE, on).value or 1.0
-    of_request = see.evidence.read(COMPUTE_SECONDS, on).value
+    execution, size = ledger.need(EXECUTION_SECONDS, subject), ledger.evidence.read(BATCH_SIZE, subject).value or 1.0
+    of_request = ledger.evidence.read(COMPUTE_SECONDS, subject).value
     return max(of_request, execution) if of_request is not None and size > 1 else execution
 
 
-def _risk(see: Ledger, on: Subject) -> str:
+def _risk(ledger: Ledger, subject: Subject) -> str:
     """Return what may make it useless; a Python model's instances are processes, and share no lock by themselves."""
-    config = see.evidence.config(on)
+    config = ledger.evidence.config(subject)
     if config is None or config.backend in ("", names.PYTHON_BACKEND):
         return ""
     return "; if executions take as much longer, a lock or thread pool of the backend is shared: go back, use replicas"

@@ -39,15 +39,15 @@ _WANTED = (QUEUE_SECONDS, INSTANCES, INSTANCE_BUSY_SHARE, DEVICE_HEADROOM)
 _HIDDEN = (Missing.NOT_EXPORTED, Missing.DISABLED, Missing.UNSUPPORTED_VERSION, Missing.CONFLICTING)
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one server."""
-    models = [subject for subject in see.evidence.subjects(Scope.MODEL) if subject.server == on.server]
-    silent = sorted({f"{model.model}" for model in models if _silent_under_load(see, model)})
+    models = [subject for subject in ledger.evidence.subjects(Scope.MODEL) if subject.server == on.server]
+    silent = sorted({f"{model.model}" for model in models if _silent_under_load(ledger, model)})
     if silent:
         return _fires(f"counters of {', '.join(silent)} stand still while requests flow through", Severity.WARNING)
     hidden: dict[str, list[str]] = {}
     for model in models:
-        for signal in _hidden(see, model):
+        for signal in _hidden(ledger, model):
             hidden.setdefault(signal.name, []).append(model.model or "")
     if not hidden:
         return Quiet(because="everything that decides between causes could be read")
@@ -63,23 +63,23 @@ def _fires(summary: str, severity: Severity) -> Fires:
     )
 
 
-def _hidden(see: Ledger, model: Subject) -> Iterator[Signal]:
-    if not see.evidence.read(REQUESTS, model).value or see.evidence.is_engine(model):
+def _hidden(ledger: Ledger, model: Subject) -> Iterator[Signal]:
+    if not ledger.evidence.read(REQUESTS, model).value or ledger.evidence.is_engine(model):
         return
     for signal in _WANTED:
-        if see.read(signal, model).missing in _HIDDEN:
+        if ledger.read(signal, model).missing in _HIDDEN:
             yield signal
 
 
-def _silent_under_load(see: Ledger, model: Subject) -> bool:
+def _silent_under_load(ledger: Ledger, model: Subject) -> bool:
     """A member without a single request although an ensemble that calls it completed some."""
-    if see.evidence.read(REQUESTS, model).value != 0:
+    if ledger.evidence.read(REQUESTS, model).value != 0:
         return False
-    if see.evidence.read(REQUESTS, Subject(server=model.server, model=model.model)).value:
+    if ledger.evidence.read(REQUESTS, Subject(server=model.server, model=model.model)).value:
         return False  # another version of it works
-    callers = see.evidence.graph(model.server).callers(model.model or "")
+    callers = ledger.evidence.graph(model.server).callers(model.model or "")
     ensembles = (Subject(server=model.server, ensemble=caller.name) for caller in callers)
-    return any((see.evidence.read(REQUESTS, ensemble).value or 0) > 0 for ensemble in ensembles)
+    return any((ledger.evidence.read(REQUESTS, ensemble).value or 0) > 0 for ensemble in ensembles)
 
 
 _SEEN = {REQUESTS: 1000, QUEUE_SECONDS: 0.001, INSTANCES: 1, INSTANCE_BUSY_SHARE: 0.2, DEVICE_HEADROOM: 0.5}

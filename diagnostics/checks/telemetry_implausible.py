@@ -47,17 +47,17 @@ CHECK = Check(
 )
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.at_least(IMPLAUSIBLE_STEPS, on, ANY):
-        steps = see.need(IMPLAUSIBLE_STEPS, on)
-        return _fires(f"{steps:.0f} reads of {on.model} show increases that no server makes; they are left out")
-    counted = see.evidence.read(COUNTED_SHARE, on)
+    if ledger.at_least(IMPLAUSIBLE_STEPS, subject, ANY):
+        steps = ledger.need(IMPLAUSIBLE_STEPS, subject)
+        return _fires(f"{steps:.0f} reads of {subject.model} show increases that no server makes; they are left out")
+    counted = ledger.evidence.read(COUNTED_SHARE, subject)
     if counted.value is None or (counted.events or 0.0) < ENOUGH_REQUESTS.value or counted.value == 0:
         return Quiet(because="every increase is plausible, and no ensemble is there to compare with")
-    if see.at_most(COUNTED_SHARE, on, COUNTED):
+    if ledger.at_most(COUNTED_SHARE, subject, COUNTED):
         share = Unit.RATIO.show(counted.value)
-        return _fires(f"{on.model} counts {share} of the requests that its ensembles completed through it")
+        return _fires(f"{subject.model} counts {share} of the requests that its ensembles completed through it")
     return Quiet(because="every increase is plausible, and members count what their ensembles complete")
 
 

@@ -43,48 +43,48 @@ SLOWER = Limit(
 CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"version_slowdown": SLOWER})
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if not see.at_least(VERSION_SLOWDOWN, on, SLOWER):
+    if not ledger.at_least(VERSION_SLOWDOWN, subject, SLOWER):
         return Quiet(because="there is no version before it to compare with, or it is as fast")
-    extra = see.read(VERSION_EXTRA_SECONDS, on)
-    if not see.worthwhile("version_extra", on, extra, _since(see, on)):
+    extra = ledger.read(VERSION_EXTRA_SECONDS, subject)
+    if not ledger.worthwhile("version_extra", subject, extra, _since(ledger, subject)):
         return Quiet(because="the difference is small against what a request takes")
-    return _finding(see, on, extra.value or 0.0)
+    return _finding(ledger, subject, extra.value or 0.0)
 
 
-def _since(see: Ledger, on: Subject) -> Reading:
+def _since(ledger: Ledger, subject: Subject) -> Reading:
     """Return how many times as much a request meets the version since it serves; not told counts as all along."""
-    since = see.evidence.read(VERSION_SINCE, on)
+    since = ledger.evidence.read(VERSION_SINCE, subject)
     return since if since.value is not None else Reading.of(1.0, Unit.RATIO, "stated")
 
 
-def _finding(see: Ledger, on: Subject, extra: float) -> Fires:
-    before = round(see.read(VERSION_BEFORE, on).value or 0.0)
+def _finding(ledger: Ledger, subject: Subject, extra: float) -> Fires:
+    before = round(ledger.read(VERSION_BEFORE, subject).value or 0.0)
     other = f"version {before}" if before else "the same version before it was loaded anew"
-    slowdown = see.need(VERSION_SLOWDOWN, on)
+    slowdown = ledger.need(VERSION_SLOWDOWN, subject)
     return Fires(
-        summary=f"{on.model} version {on.version} executes {Unit.SECONDS.show(extra)} longer than {other} at the same "
+        summary=f"{subject.model} version {subject.version} executes {Unit.SECONDS.show(extra)} longer than {other} at the same "
         f"batch size ({slowdown:.2g} times)",
-        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=extra),),
+        claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=extra),),
         saved_seconds=extra,
-        suggestion=_suggestion(on, before),
+        suggestion=_suggestion(subject, before),
     )
 
 
-def _suggestion(on: Subject, before: int) -> Suggestion:
+def _suggestion(subject: Subject, before: int) -> Suggestion:
     if not before:
         return Suggestion(
-            text=f"load the files of {on.model} from before the reload, and compare how both were built",
+            text=f"load the files of {subject.model} from before the reload, and compare how both were built",
             remedy=Remedy.MITIGATE,
             relieves=True,
         )
     return Suggestion(
-        text=f"serve version {before} of {on.model} again until the new one is as fast",
+        text=f"serve version {before} of {subject.model} again until the new one is as fast",
         remedy=Remedy.MITIGATE,
         relieves=True,
         change=ConfigChange(
-            model=on.model or "", settings=(Setting(path="version_policy", value=f"specific:{before}"),)
+            model=subject.model or "", settings=(Setting(path="version_policy", value=f"specific:{before}"),)
         ),
     )
 

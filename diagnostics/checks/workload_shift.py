@@ -81,56 +81,64 @@ CHECK = Check(
 _DEPLOYED = (Happened.LOADED, Happened.RELOADED, Happened.RESTARTED, Happened.CONFIGURED)
 
 
-def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
-    if not enough_requests(see, on):
+    if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request arrives")
-    larger = see.evidence.read(SIZE_SHIFT, on).value is not None and see.at_least(SIZE_SHIFT, on, SHIFTED)
-    if not larger and not rate_rose(see, on):
+    larger = ledger.evidence.read(SIZE_SHIFT, subject).value is not None and ledger.at_least(
+        SIZE_SHIFT, subject, SHIFTED
+    )
+    if not larger and not rate_rose(ledger, subject):
         return Quiet(because="as much arrives at the end of the window as at its start")
     extra = SIZE_SHIFT_SECONDS if larger else RATE_SHIFT_SECONDS
-    if not see.worthwhile("shift", on, see.read(extra, on)):
+    if not ledger.worthwhile("shift", subject, ledger.read(extra, subject)):
         return Quiet(because="requests hardly take longer since")
-    if any(change.kind in _DEPLOYED for change in see.evidence.changes(on.server) if _inside(see, change.at)):
+    if any(
+        change.kind in _DEPLOYED for change in ledger.evidence.changes(subject.server) if _inside(ledger, change.at)
+    ):
         return Quiet(because="the deployment itself changed inside the window")
-    full = busiest_stage(see, on, BUSY) or any(_is_full_engine(see, stage) for stage in stages_of(see, on))
-    return _finding(see, on, extra, larger=larger, full=full)
+    full = busiest_stage(ledger, subject, BUSY) or any(
+        _is_full_engine(ledger, stage) for stage in stages_of(ledger, subject)
+    )
+    return _finding(ledger, subject, extra, larger=larger, full=full)
 
 
-def rate_rose(see: Ledger, on: Subject) -> bool:
+def rate_rose(ledger: Ledger, subject: Subject) -> bool:
     """Return whether surely more arrives from one moment on; what cannot be told counts as no."""
-    if see.evidence.read(RATE_SHIFT, on).value is None:
+    if ledger.evidence.read(RATE_SHIFT, subject).value is None:
         return False  # too short to tell, or arrivals cannot be counted: then nothing is known to have changed
-    return see.at_least(RATE_SHIFT, on, SHIFTED) and see.at_least(RATE_SHIFT_CERTAINTY, on, CERTAIN)
+    return ledger.at_least(RATE_SHIFT, subject, SHIFTED) and ledger.at_least(RATE_SHIFT_CERTAINTY, subject, CERTAIN)
 
 
-def _is_full_engine(see: Ledger, on: Subject) -> bool:
+def _is_full_engine(ledger: Ledger, subject: Subject) -> bool:
     """Return whether requests wait inside an engine for its slots or its cache; not said counts as no."""
-    if not see.evidence.is_engine(on):
+    if not ledger.evidence.is_engine(subject):
         return False
     try:
-        return nothing_held_back(see, on) is None and (slots_are_taken(see, on) or cache_is_short(see, on))
+        return nothing_held_back(ledger, subject) is None and (
+            slots_are_taken(ledger, subject) or cache_is_short(ledger, subject)
+        )
     except Undecided:
         return False
 
 
-def _inside(see: Ledger, at: float) -> bool:
+def _inside(ledger: Ledger, at: float) -> bool:
     moments = [
-        moment for server in see.evidence.subjects(Scope.SERVER) for moment in see.evidence.moments(server.server)
+        moment for server in ledger.evidence.subjects(Scope.SERVER) for moment in ledger.evidence.moments(server.server)
     ]
     return bool(moments) and min(moments) <= at <= max(moments)
 
 
-def _finding(see: Ledger, on: Subject, extra: Signal, *, larger: bool, full: bool) -> Fires:
-    seconds, name = see.need(extra, on), on.ensemble or on.model
-    factor = see.need(SIZE_SHIFT if larger else RATE_SHIFT, on)
+def _finding(ledger: Ledger, subject: Subject, extra: Signal, *, larger: bool, full: bool) -> Fires:
+    seconds, name = ledger.need(extra, subject), subject.ensemble or subject.model
+    factor = ledger.need(SIZE_SHIFT if larger else RATE_SHIFT, subject)
     what = (
         f"requests of {name} became {factor:.1f} times as large" if larger else f"{factor:.1f} times as many requests"
     )
     where = "" if larger else f" of {name} arrive"
     return Fires(
         summary=f"{what}{where} from one moment on, and they take {Unit.SECONDS.show(seconds)} longer since",
-        claims=() if full else tuple(_claims(see, on, seconds)),
+        claims=() if full else tuple(_claims(ledger, subject, seconds)),
         saved_seconds=0.0 if full else seconds,
         severity=Severity.INFO if full else Severity.WARNING,
         suggestion=Suggestion(
@@ -141,11 +149,11 @@ def _finding(see: Ledger, on: Subject, extra: Signal, *, larger: bool, full: boo
     )
 
 
-def _claims(see: Ledger, on: Subject, seconds: float) -> Iterator[Claim]:
+def _claims(ledger: Ledger, subject: Subject, seconds: float) -> Iterator[Claim]:
     """Yield the queues of the stages, up to what requests take longer."""
     left = seconds
-    for stage in stages_of(see, on):
-        queue = min(see.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
+    for stage in stages_of(ledger, subject):
+        queue = min(ledger.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
         left -= queue
         yield Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=queue)
 
