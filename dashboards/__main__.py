@@ -37,13 +37,13 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="python -m dashboards", description="Write the Grafana dashboards.")
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     options.add_argument("--runbooks", default=RUNBOOKS, metavar="URL", help="below which runbooks are found")
-    asked = options.parse_args()
-    wanted = files(asked.runbooks)
+    requested = options.parse_args()
+    wanted = files(requested.runbooks)
     stale = [path for path, body in wanted.items() if not path.exists() or path.read_text() != body]
     stray = sorted(set(FOLDER.glob("*.json")) - set(wanted))
     for path in (*stale, *stray):
         sys.stdout.write(f"{path.relative_to(FOLDER.parent)} is stale\n")
-    if asked.check:
+    if requested.check:
         return int(bool(stale or stray))
     for path in stale:
         path.write_text(wanted[path])

@@ -38,7 +38,7 @@ _PHASES = {
 }
 
 
-_ASKED = PanelSection(
+_REQUESTED = PanelSection(
     title="What is asked of it",
     panels=(
         Panel(
@@ -154,6 +154,6 @@ BOARD = DashboardSpec(
     title="Triton / Model",
     description="Traffic, phases, batches, instances and device of the chosen models.",
     job_of=names.REQUEST_SUCCESS,
-    sections=(_ASKED, _SPENT, _WORK),
+    sections=(_REQUESTED, _SPENT, _WORK),
     variables=(MODEL_VARIABLE,),
 )

@@ -48,9 +48,9 @@ def main() -> int:
     options.add_argument("folder", type=Path, help="a new folder")
     options.add_argument("--user", default="diag", help="whose password it is")
     options.add_argument("--password-file", type=Path, help="a file with the password, instead of asking for it")
-    asked = options.parse_args()
+    requested = options.parse_args()
     try:
-        _make(asked.folder, asked.user, asked.password_file)
+        _make(requested.folder, requested.user, requested.password_file)
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -62,7 +62,7 @@ def _make(folder: Path, user: str, password_file: Path | None) -> None:
         raise UsageError("is there already", where=str(folder), hint="name a new folder, or remove it")
     if not user.isidentifier():
         raise UsageError(f"{user!r} is no plain name", where="--user", hint="use letters and digits")
-    password = read_secret(password_file, "password") if password_file else _asked(user)
+    password = read_secret(password_file, "password") if password_file else _requested(user)
     if not 8 <= len(password.encode()) <= _LONGEST:
         raise UsageError(f"the password has {len(password.encode())} bytes", hint=f"use 8 to {_LONGEST}")
     texts = contents(user, password)
@@ -73,7 +73,7 @@ def _make(folder: Path, user: str, password_file: Path | None) -> None:
     sys.stdout.write(f"{folder}: wrote {', '.join(texts)}; the page's user is {user}\n")
 
 
-def _asked(user: str) -> str:
+def _requested(user: str) -> str:
     """Return the password that was typed twice.
 
     Raises:

@@ -35,7 +35,7 @@ class Did:
     anew: bool = False
 
 
-def scrapes_told(
+def story_scrapes(
     story: Mapping[Key, Sequence[Did]],
     *,
     interval: float = 2.0,
@@ -64,9 +64,9 @@ def scrapes_told(
     return found
 
 
-def told(story: Mapping[Key, Sequence[Did]], *, interval: float = 2.0, **more: object) -> Window:
+def reported(story: Mapping[Key, Sequence[Did]], *, interval: float = 2.0, **more: object) -> Window:
     """Return the window of one server's story."""
-    return window_of(scrapes_told(story, interval=interval, **more))  # type: ignore[arg-type]
+    return window_of(story_scrapes(story, interval=interval, **more))  # type: ignore[arg-type]
 
 
 def indexed(at: float, *entries: tuple[str, str, str, str], server: str = SERVER) -> Scrape:

@@ -40,7 +40,7 @@ from diagnostics.checks.gates import (
     QUEUE,
     WAITS_BEHIND,
     batching_is_left_unused,
-    callees_are_told_apart,
+    callees_are_distinguished,
     waits_for_callees,
     would_wait_behind,
 )
@@ -81,7 +81,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="instances are idle while requests wait")
     if waits_for_callees(ledger, subject):
         return Quiet(because="it waits for models that it calls, one request after another in any batch")
-    callees_are_told_apart(ledger, subject)
+    callees_are_distinguished(ledger, subject)
     if would_wait_behind(ledger, subject):
         return Quiet(because=WAITS_BEHIND)
     if not batching_is_left_unused(ledger, subject):

@@ -129,7 +129,8 @@ def _without_window(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 def _suggestion(subject: Subject, queue: float, forecast: StageForecast) -> Suggestion:
     path = "dynamic_batching.max_queue_delay_microseconds"
     return Suggestion(
-        text=f"set the batching window of {subject.model} to 0: requests that wait for a free instance still share a batch",
+        text=f"set the batching window of {subject.model} to 0: requests that wait for a free instance still share a "
+        "batch",
         change=ConfigChange(model=subject.model or "", settings=(Setting(path=path, value=0),)),
         prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
     )

@@ -100,7 +100,8 @@ def _without_batching(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     compute = ledger.need(COMPUTE_SECONDS, subject)
     excess = min(max(compute - load.service.time(load.items), 0.0), saved.value or 0.0)
     return Fires(
-        summary=f"{subject.model} batches {Unit.COUNT.show(ledger.need(BATCH_SIZE, subject))} requests at a time, and each costs "
+        summary=f"{subject.model} batches {Unit.COUNT.show(ledger.need(BATCH_SIZE, subject))} requests at a time, "
+        "and each costs "
         f"{Unit.RATIO.show(ledger.need(BATCH_MARGINAL_COST, subject))} of a request alone: requests execute "
         f"{Unit.SECONDS.show(compute)} for {Unit.SECONDS.show(load.service.time(load.items))} of own work",
         claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=excess),),

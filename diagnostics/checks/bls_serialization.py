@@ -107,7 +107,8 @@ def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"raise {words}{_busy_callees(ledger, subject)}, until it calls without waiting (async_exec, decoupled mode) "
+            text=f"raise {words}{_busy_callees(ledger, subject)}, until it calls without waiting (async_exec, "
+            "decoupled mode) "
             "or is an ensemble: that is the fix",
             remedy=Remedy.MITIGATE,
             change=change,

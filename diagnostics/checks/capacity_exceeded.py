@@ -68,7 +68,8 @@ def _at_any_count(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         Unit.PER_SECOND.show(items / load.items) for items in (load.arrival_rate, most.capacity_per_second)
     )
     return Fires(
-        summary=f"{subject.model} is offered {offered} and can serve at most {served} on this device at any instance count",
+        summary=f"{subject.model} is offered {offered} and can serve at most {served} on this device at any instance "
+        "count",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),),
         saved_seconds=queue.value or 0.0,
         suggestion=Suggestion(

@@ -33,7 +33,7 @@ class Severity(StrEnum):
     INFO = "info"
 
     @property
-    def loud(self) -> bool:
+    def actionable(self) -> bool:
         """Whether the finding makes a window degraded."""
         return self is not Severity.INFO
 

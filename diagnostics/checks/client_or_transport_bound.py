@@ -117,8 +117,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the host's processors are full, and clients may share them")
     seconds = outside.value or 0.0
     return Fires(
-        summary=f"clients of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes"
-        + _where(ledger, subject, seconds),
+        summary=f"clients of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} longer than the "
+        "server takes" + _where(ledger, subject, seconds),
         saved_seconds=seconds,
         suggestion=Suggestion(
             text="send binary tensors over connections that stay open, from a client near the server, and look at the "

@@ -91,7 +91,8 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
     sizes = tuple(sorted({1, round(most)}))
     setting = Setting(path="model_warmup", value=WarmupChange(batch_sizes=sizes))
     return Suggestion(
-        text=f"warm {subject.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical input",
+        text=f"warm {subject.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical "
+        "input",
         change=ConfigChange(model=subject.model or "", settings=(setting,)),
     )
 

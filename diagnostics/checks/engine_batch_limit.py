@@ -73,7 +73,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 def _finding(ledger: Ledger, subject: Subject) -> Fires:
     wait, slots = ledger.need(ENGINE_WAIT_SECONDS, subject), round(ledger.need(ENGINE_SLOTS, subject))
     return Fires(
-        summary=f"all {slots} slots of {subject.model}'s engine are taken: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
+        summary=f"all {slots} slots of {subject.model}'s engine are taken: "
+        f"{Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
         f"requests wait inside it, {Unit.SECONDS.show(wait)} each, while its KV cache has room",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
@@ -86,11 +87,13 @@ def _suggestion(ledger: Ledger, subject: Subject, slots: int) -> Suggestion:
     config = ledger.evidence.config(subject)
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
         return Suggestion(
-            text=f"let the engine of {subject.model} run {wanted} requests at a time instead of {slots}: build it with a "
+            text=f"let the engine of {subject.model} run {wanted} requests at a time instead of {slots}: build it "
+            "with a "
             "larger max_batch_size (never more instances of it)"
         )
     return Suggestion(
-        text=f"build the engine of {subject.model} with max_batch_size {wanted} instead of {slots}; with a KV cache for as "
+        text=f"build the engine of {subject.model} with max_batch_size {wanted} instead of {slots}; with a KV cache "
+        "for as "
         "many sequences, and never more instances of it",
         change=ConfigChange(model=subject.model or "", settings=(Setting(path="engine.max_batch_size", value=wanted),)),
     )

@@ -77,10 +77,12 @@ def _finding(ledger: Ledger, subject: Subject, seconds: float, share: float) -> 
     iteration = ledger.read(ENGINE_ITERATION_SECONDS, subject).value
     steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
     return Fires(
-        summary=f"the engine of {subject.model} works {Unit.SECONDS.show(seconds)} on a request, {Unit.RATIO.show(share)} "
+        summary=f"the engine of {subject.model} works {Unit.SECONDS.show(seconds)} on a request, "
+        f"{Unit.RATIO.show(share)} "
         f"of its time{steps}; hardly anything waits inside",
         suggestion=Suggestion(
-            text=f"if that misses an objective: a faster engine of {subject.model} (quantization, speculative decoding, "
+            text=f"if that misses an objective: a faster engine of {subject.model} (quantization, speculative "
+            "decoding, "
             "tensor parallelism) or fewer tokens; no setting of Triton helps"
         ),
     )

@@ -61,7 +61,8 @@ def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
     now = number(parameter(ledger, subject, MOST_TOKENS))
     if now and tokens and tokens > now:
         return Suggestion(
-            text=f"raise {MOST_TOKENS} of {subject.model} from {now:.0f} to {tokens}, as far as GPU memory allows; {reload}",
+            text=f"raise {MOST_TOKENS} of {subject.model} from {now:.0f} to {tokens}, as far as GPU memory allows; "
+            f"{reload}",
             change=parameter_change(subject, MOST_TOKENS, str(tokens)),
         )
     if not now and fraction and fraction < USUAL_FRACTION:
@@ -71,7 +72,8 @@ def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
         )
     size = f" for about {tokens} tokens" if tokens else ""
     return Suggestion(
-        text=f"give {subject.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let clients ask "
+        text=f"give {subject.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let "
+        "clients ask "
         f"for fewer max_tokens; never more instances; {reload}"
     )
 

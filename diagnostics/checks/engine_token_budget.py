@@ -82,7 +82,8 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
     wait, budget = ledger.need(ENGINE_WAIT_SECONDS, subject), ledger.need(ENGINE_TOKEN_BUDGET, subject)
     return Fires(
         summary=f"iterations of {subject.model}'s engine are filled to {budget:.0f} tokens: "
-        f"{Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait to be read, {Unit.SECONDS.show(wait)} each",
+        f"{Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait to be read, "
+        f"{Unit.SECONDS.show(wait)} each",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
         suggestion=_suggestion(ledger, subject, round(budget)),

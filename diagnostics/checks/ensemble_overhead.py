@@ -60,7 +60,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"make what the stages of {subject.ensemble} hand over smaller and keep it on one device, or merge small "
+            text=f"make what the stages of {subject.ensemble} hand over smaller and keep it on one device, or merge "
+            "small "
             "neighbouring stages"
         ),
     )

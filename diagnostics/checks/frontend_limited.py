@@ -86,7 +86,10 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="too few requests to judge")
     seconds = _lined_up(ledger, subject)
     if short := seconds is not None:
-        where = f"for a thread of the server's frontend that is busy {Unit.RATIO.show(busy_of(ledger, subject).value)} of the time"
+        where = (
+            "for a thread of the server's frontend that is busy "
+            f"{Unit.RATIO.show(busy_of(ledger, subject).value)} of the time"
+        )
     else:
         seconds, where = _held(ledger, subject), "in the server's frontend"
     if seconds is None:
@@ -96,7 +99,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL) and not (short and _runs_at_once(ledger, subject)):
         return Quiet(because="the host's processors are full: threads of the frontend wait for one")
     return Fires(
-        summary=f"requests of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} {where}, outside every model",
+        summary=f"requests of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} {where}, outside "
+        "every model",
         saved_seconds=seconds,
         suggestion=Suggestion(text=_advice(ledger, subject)),
     )

@@ -264,7 +264,7 @@ def shows_callees(ledger: Ledger, subject: Subject) -> bool:
     return (possible.value or 0.0) >= MOSTLY_NESTED
 
 
-def callees_are_told_apart(ledger: Ledger, subject: Subject) -> None:
+def callees_are_distinguished(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where its executions may be mostly other models' work, and no trace tells.
 
     Raises:

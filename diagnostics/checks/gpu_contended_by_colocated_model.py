@@ -69,7 +69,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly take longer while the neighbours work")
     total = (compute + queue).value or 0.0
     return Fires(
-        summary=f"requests take {Unit.SECONDS.show(total)} longer in {subject.model} on average because of models of other "
+        summary=f"requests take {Unit.SECONDS.show(total)} longer in {subject.model} on average because of models of "
+        "other "
         "ensembles on the same GPU",
         claims=(
             Claim(stage=subject.model or "", phase=_executing(ledger, subject), seconds=compute.value or 0.0),
@@ -77,7 +78,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         ),
         saved_seconds=total,
         suggestion=Suggestion(
-            text=f"give {subject.model} or its neighbours a card of their own (instance_group.gpus), or share by the rate "
+            text=f"give {subject.model} or its neighbours a card of their own (instance_group.gpus), or share by the "
+            "rate "
             "limiter's priorities (--rate-limit=execution_count, at a restart)",
             relieves=True,
         ),

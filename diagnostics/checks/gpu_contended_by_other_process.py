@@ -103,7 +103,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         claims=_claims(ledger, subject, saved.value or 0.0),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
-            text=f"stop process {_process(ledger, subject)} or move it off {name_of(subject)}, and keep the card for Triton "
+            text=f"stop process {_process(ledger, subject)} or move it off {name_of(subject)}, and keep the card for "
+            "Triton "
             "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS",
             relieves=True,
         ),
@@ -149,7 +150,10 @@ def _summary(ledger: Ledger, subject: Subject, saved: Reading, measured: bool) -
     taken = Unit.RATIO.show(ledger.evidence.read(FOREIGN_SHARE, subject).value)
     cost = Unit.SECONDS.show(saved.value)
     what = f"requests took {cost} longer for it on average" if measured else f"up to {cost} of each request"
-    return f"process {_process(ledger, subject)}, which is not Triton's, takes {taken} of {name_of(subject)}'s SM time: {what}"
+    return (
+        f"process {_process(ledger, subject)}, which is not Triton's, takes {taken} of {name_of(subject)}'s SM "
+        f"time: {what}"
+    )
 
 
 def _process(ledger: Ledger, subject: Subject) -> str:

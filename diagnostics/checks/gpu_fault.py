@@ -54,25 +54,25 @@ _SIGNS = (
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    said = []
+    stated = []
     lost = ledger.read(GPU_LOST, subject)
     if lost.value is not None and ledger.compare(GPU_LOST.name, lost, LOST, alternative=True):
-        said.append("the driver calls it lost or in need of a reset")
-    told = 0
+        stated.append("the driver calls it lost or in need of a reset")
+    reported = 0
     for signal, words in _SIGNS:
         reading = ledger.read(signal, subject)
         if reading.value is None:
             continue
-        told += 1
+        reported += 1
         if ledger.compare(signal.name, reading, ANY, alternative=True):
-            said.append(words.format(f"{reading.value:.0f}"))
-    if not said and not told and lost.value is None:
+            stated.append(words.format(f"{reading.value:.0f}"))
+    if not stated and not reported and lost.value is None:
         ledger.need(FAULT_CODE, subject)
-    if not said:
+    if not stated:
         return Quiet(because="the driver reports no fault of the card")
     reset = "reset the card, which bad rows of its memory wait for" if _waits(ledger, subject) else "reset the card"
     return Fires(
-        summary=f"{name_of(subject)} has a fault: {', '.join(said)}",
+        summary=f"{name_of(subject)} has a fault: {', '.join(stated)}",
         severity=Severity.CRITICAL if lost.value else Severity.WARNING,
         suggestion=Suggestion(
             text=f"take the node out of service, keep nvidia-bug-report.sh and the kernel's log, {reset}; if it comes "

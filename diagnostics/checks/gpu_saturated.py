@@ -79,12 +79,14 @@ def _with_more_gpus(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="another GPU would not shorten requests enough to be worth it")
     seconds = saved.value or 0.0
     return Fires(
-        summary=f"the GPU under {subject.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more instances "
+        summary=f"the GPU under {subject.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more "
+        "instances "
         "would only share it",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"serve {subject.model} from {gpus} GPUs of this kind{_idle_cards(ledger, subject)}, or make its requests cheaper",
+            text=f"serve {subject.model} from {gpus} GPUs of this kind{_idle_cards(ledger, subject)}, or make its "
+            "requests cheaper",
             remedy=Remedy.FIX if forecast.stable else Remedy.MITIGATE,
             load=1 / gpus,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, expected, forecast.assumptions)

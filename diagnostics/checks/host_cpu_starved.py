@@ -202,7 +202,8 @@ def _judge(ledger: Ledger, subject: Subject, held: bool) -> Fires | Quiet:
         return Quiet(because="the queue is a small part of the request")
     seconds = queue.value or 0.0
     return Fires(
-        summary=f"{_where(ledger, subject, held)}: an executing instance of {subject.model} gets about {Unit.RATIO.show(per_lane)} "
+        summary=f"{_where(ledger, subject, held)}: an executing instance of {subject.model} gets about "
+        f"{Unit.RATIO.show(per_lane)} "
         f"of a core, and {_harm(seconds, waited)}",
         claims=(
             Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),

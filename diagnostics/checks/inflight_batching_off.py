@@ -93,7 +93,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 def _finding(ledger: Ledger, subject: Subject, what: str) -> Fires:
     wait = ledger.need(ENGINE_WAIT_SECONDS, subject)
     return Fires(
-        summary=f"the engine of {subject.model} {what}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait "
+        summary=f"the engine of {subject.model} {what}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
+        "requests wait "
         f"inside, {Unit.SECONDS.show(wait)} each",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
@@ -110,7 +111,8 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
             change=parameter_change(subject, BATCHING, IN_FLIGHT),
         )
     return Suggestion(
-        text=f"let {subject.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV cache "
+        text=f"let {subject.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV "
+        "cache "
         "and packed inputs if it is not"
     )
 

@@ -118,8 +118,10 @@ def _only_the_cache_is_left(ledger: Ledger, subject: Subject) -> bool:
 def _finding(ledger: Ledger, subject: Subject, state: str) -> Fires:
     wait, need = ledger.need(ENGINE_WAIT_SECONDS, subject), ledger.need(ENGINE_KV_NEED, subject)
     return Fires(
-        summary=f"the KV cache of {subject.model}'s engine, {Unit.COUNT.show(ledger.need(ENGINE_KV_BLOCKS, subject))} blocks at "
-        f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} requests wait "
+        summary=f"the KV cache of {subject.model}'s engine, "
+        f"{Unit.COUNT.show(ledger.need(ENGINE_KV_BLOCKS, subject))} blocks at "
+        f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
+        "requests wait "
         f"inside, {Unit.SECONDS.show(wait)} each, while slots are free",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,

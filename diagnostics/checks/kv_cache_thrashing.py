@@ -98,7 +98,8 @@ def _paused_against_policy(ledger: Ledger, subject: Subject) -> Quiet:
 def _finding(ledger: Ledger, subject: Subject) -> Fires:
     lost = ledger.need(ENGINE_PAUSE_SECONDS, subject)
     return Fires(
-        summary=f"the engine of {subject.model} has {Unit.COUNT.show(ledger.need(ENGINE_PAUSED, subject))} requests paused for lack "
+        summary=f"the engine of {subject.model} has {Unit.COUNT.show(ledger.need(ENGINE_PAUSED, subject))} requests "
+        "paused for lack "
         f"of KV cache, {Unit.SECONDS.show(lost)} each, and does part of their work twice",
         claims=(Claim(stage=subject.model or "", phase=engine_phase(ledger, subject), seconds=lost),),
         saved_seconds=lost,
@@ -110,7 +111,8 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
     if parameter(ledger, subject, POLICY).lower() != MAX_UTILIZATION:
         return larger_cache(ledger, subject)
     return Suggestion(
-        text=f"set {POLICY} of {subject.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache more "
+        text=f"set {POLICY} of {subject.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache "
+        "more "
         "memory; unload the model first",
         change=parameter_change(subject, POLICY, GUARANTEED_NO_EVICT),
     )

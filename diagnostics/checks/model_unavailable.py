@@ -136,7 +136,8 @@ def _remedy(found: Sequence[Outage], subject: Subject, *, still: bool) -> str:
         return _OPEN_AGAIN.format(server=subject.server)
     if subject.model is None:
         return (
-            f"find out why {subject.server} stopped (its log, the kernel's, probes, deployments); take a replica out of the "
+            f"find out why {subject.server} stopped (its log, the kernel's, probes, deployments); take a replica out "
+            "of the "
             "load balancer before it is stopped, and let it back when it is ready"
         )
     if any(one.reason not in ("", UNLOADED_REASON) for one in found):

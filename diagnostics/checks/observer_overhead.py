@@ -70,7 +70,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         word for word, on_ in (("latency summaries", summaries), ("traces of most requests", often)) if on_
     )
     return Fires(
-        summary=f"{what} are kept of {subject.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of its "
+        summary=f"{what} are kept of {subject.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of "
+        "its "
         "throughput",
         suggestion=Suggestion(
             text="trace one request in a hundred (POST /v2/trace/setting with trace_rate 100, at once) and switch "

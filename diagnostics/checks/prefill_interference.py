@@ -111,7 +111,8 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
             change=parameter_change(subject, CHUNKED, "true"),
         )
     return Suggestion(
-        text=f"let {subject.model}'s engine read prompts in smaller parts (chunked context, a smaller max_num_tokens), or "
+        text=f"let {subject.model}'s engine read prompts in smaller parts (chunked context, a smaller "
+        "max_num_tokens), or "
         "serve prompts from another engine"
     )
 

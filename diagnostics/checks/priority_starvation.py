@@ -69,7 +69,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the wait is a small part of a request")
     spread, seconds = ledger.need(QUEUE_SPREAD, subject), queue.value or 0.0
     return Fires(
-        summary=f"{subject.model} serves {ledger.need(PRIORITY_LEVELS, subject):.0f} priority levels with instances that are always "
+        summary=f"{subject.model} serves {ledger.need(PRIORITY_LEVELS, subject):.0f} priority levels with instances "
+        "that are always "
         f"busy: the slowest requests wait {spread:.0f} times as long as the middle ones",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,

@@ -57,7 +57,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         ledger.need(
             QUEUE_LIMIT, subject
         )  # without its configuration it may be an ensemble, whose failures are its members'
-        _refusals_are_told_apart(ledger, subject)
+        _refusals_are_distinguished(ledger, subject)
         return _judge(ledger, subject, own, "reports")
     lost = ledger.read(LOST_AFTER_STAGE, subject)
     if lost.value is None:
@@ -85,7 +85,7 @@ def _own_failures(ledger: Ledger, subject: Subject) -> Reading:
     return failed if rejected.value is None else failed - rejected
 
 
-def _refusals_are_told_apart(ledger: Ledger, subject: Subject) -> None:
+def _refusals_are_distinguished(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where a queue may refuse requests and the reasons of failures cannot be read.
 
     Raises:
@@ -108,7 +108,7 @@ def _expired(ledger: Ledger, subject: Subject) -> Reading:
     """Return how many requests reached a next stage and outlived its queue's timeout, where that is counted."""
     stages = _next_stages(ledger, subject)
     for next_stage in stages:
-        _refusals_are_told_apart(ledger, next_stage)
+        _refusals_are_distinguished(ledger, next_stage)
     counts = [ledger.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in stages]
     return Reading.of(max(counts, default=0.0), Unit.COUNT, "metrics", estimated=True)
 

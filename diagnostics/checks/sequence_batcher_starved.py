@@ -57,12 +57,14 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     size = ledger.read(BATCH_SIZE, subject).value
     batches = f", in batches of {size:.1f}" if size is not None else ""
     return Fires(
-        summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {subject.model} while its instances are busy "
+        summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {subject.model} while its instances are "
+        "busy "
         f"{Unit.RATIO.show(busy)} of the time{batches}",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"give {subject.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), and free "
+            text=f"give {subject.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), "
+            "and free "
             "them sooner (END flag, max_sequence_idle_microseconds)"
         ),
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
-from diagnostics.checks.gates import callees_are_told_apart, host_is_full, waits_for_callees
+from diagnostics.checks.gates import callees_are_distinguished, host_is_full, waits_for_callees
 from diagnostics.checks.instances import queue_of
 from diagnostics.evidence.capacity import STRETCHED, stage_load
 from diagnostics.evidence.ledger import Ledger
@@ -37,7 +37,7 @@ def takes_turns(ledger: Ledger, subject: Subject) -> bool:
     ledger.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
     if ledger.evidence.is_engine(subject) or host_is_full(ledger, subject) or waits_for_callees(ledger, subject):
         return False
-    callees_are_told_apart(ledger, subject)
+    callees_are_distinguished(ledger, subject)
     return True
 
 
@@ -64,7 +64,8 @@ def in_turns(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         ),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
-            text=f"find what the instances of {subject.model} share (a lock on a file or in a database, a mutex, one thread "
+            text=f"find what the instances of {subject.model} share (a lock on a file or in a database, a mutex, one "
+            "thread "
             "pool) and remove it: more instances would wait for it, too"
         ),
     )
@@ -98,12 +99,14 @@ def work_or_turns(ledger: Ledger, subject: Subject, saved: float) -> Fires:
     busy, queue = ledger.need(INSTANCE_BUSY_SHARE, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
         summary=f"all {instances:.0f} instances of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
-        f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; nothing shows whether the "
+        f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; nothing shows "
+        "whether the "
         "instances work side by side or wait for a lock that they share",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
-            text=f"first find out whether the instances of {subject.model} share a lock or thread pool: run one instance "
+            text=f"first find out whether the instances of {subject.model} share a lock or thread pool: run one "
+            "instance "
             "alone under load. If an execution takes as long as now, raise instance_group count. If it is shorter, "
             "more instances would wait for the lock, too. Traces of all requests (rate=1), stacks (py-spy dump --pid "
             "STUB) and processor time per thread (top -H) show it as well"

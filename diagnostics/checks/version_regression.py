@@ -64,7 +64,8 @@ def _finding(ledger: Ledger, subject: Subject, extra: float) -> Fires:
     other = f"version {before}" if before else "the same version before it was loaded anew"
     slowdown = ledger.need(VERSION_SLOWDOWN, subject)
     return Fires(
-        summary=f"{subject.model} version {subject.version} executes {Unit.SECONDS.show(extra)} longer than {other} at the same "
+        summary=f"{subject.model} version {subject.version} executes {Unit.SECONDS.show(extra)} longer than {other} "
+        "at the same "
         f"batch size ({slowdown:.2g} times)",
         claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=extra),),
         saved_seconds=extra,

@@ -228,8 +228,8 @@ def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> B
         **{name: given[name] for name in _WANTED},
     )
     options: SourceOptions = given["options"]
-    asked = BenchRequest(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
-    return measure(targets, asked, options, warn, settle)
+    requested = BenchRequest(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
+    return measure(targets, requested, options, warn, settle)
 
 
 _SHOWING = ("targets", "by", "output", "png")

@@ -48,13 +48,13 @@ class BenchRequest:
 
 
 def measure(
-    targets: Sequence[str], asked: BenchRequest, options: SourceOptions, tell: Tell, settle: Settle
+    targets: Sequence[str], requested: BenchRequest, options: SourceOptions, tell: Tell, settle: Settle
 ) -> BenchReport:
     """Return the report of a load test, partial where it ended early.
 
     Args:
         targets: one or two URLs.
-        asked: what is asked for.
+        requested: what is asked for.
         options: how servers are read.
         tell: told each run.
         settle: called once it is interrupted, so that nothing interrupts its end.
@@ -65,7 +65,7 @@ def measure(
         KeyboardInterrupt: the user, or SIGTERM, ended it before any load.
 
     """
-    test = _Test(targets, asked, options, tell)
+    test = _Test(targets, requested, options, tell)
     with asyncio.Runner(loop_factory=event_loop) as runner, ExitStack() as stack:
         try:
             test.run(runner, stack)
@@ -80,33 +80,33 @@ def measure(
 class _Test:
     """What is done in an event loop is only what load needs: all else ends at once when the user wants it to."""
 
-    def __init__(self, urls: Sequence[str], asked: BenchRequest, options: SourceOptions, tell: Tell) -> None:
-        self.urls, self.asked, self.options, self.tell = urls, asked, options, tell
+    def __init__(self, urls: Sequence[str], requested: BenchRequest, options: SourceOptions, tell: Tell) -> None:
+        self.urls, self.requested, self.options, self.tell = urls, requested, options, tell
         self.sweep: LoadSweep | None = None
 
     def run(self, runner: asyncio.Runner, stack: ExitStack) -> None:
         targets = [self._target(url, runner, stack) for url in self.urls]
         _refuse_unmatched(targets)
-        plan = self.asked.plan
+        plan = self.requested.plan
         contenders = list(self._watched(targets, stack))
         total = Unit.SECONDS.show(plan.total_seconds * len(targets))
         self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
-        self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
+        self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.requested.limits, tell=self.tell)
         runner.run(self.sweep.run())
 
     def _target(self, url: str, runner: asyncio.Runner, stack: ExitStack) -> LoadTarget:
-        wanted = self.asked.wanted
+        wanted = self.requested.wanted
         endpoint = endpoint_of(url, wanted)
         options = self.options.for_user(parse_address(url).user)
         order = order_of(*configuration(endpoint, options, wanted.model), endpoint, wanted)
-        target = runner.run(self._asked_once(endpoint, options, order))
+        target = runner.run(self._requested_once(endpoint, options, order))
         stack.callback(lambda: runner.run(target.transport.close()))
         return target
 
-    async def _asked_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> LoadTarget:
+    async def _requested_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> LoadTarget:
         transport = transport_of(endpoint, options)
         try:
-            return await first_answer(endpoint, transport, order, self.asked.wanted)
+            return await first_answer(endpoint, transport, order, self.requested.wanted)
         except BaseException:
             await transport.close()
             raise
@@ -135,7 +135,7 @@ class _Test:
             return error
 
     def _capture(self, servers: Sequence[TritonServer]) -> CaptureWriter | None:
-        path = self.asked.capture
+        path = self.requested.capture
         if path is None:
             return None
         return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)

@@ -79,7 +79,7 @@ class Demonstration:
         with TritonLauncher(self.environment, self.fault, log=self.say) as server:
             before = self._load(server)
             self.show(text(before.explanation, self.style).rstrip("\n"))
-            finding = before.explanation.loud[0] if before.explanation.loud else None
+            finding = before.explanation.actionable[0] if before.explanation.actionable else None
             if finding is not None and self._apply(server, finding):
                 after = self._load(server)
                 self.show("")

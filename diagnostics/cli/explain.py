@@ -63,7 +63,7 @@ class ServiceQuery:
     check: str | None
 
 
-def ask(service: RunningService, asked: ServiceQuery) -> int:
+def ask(service: RunningService, requested: ServiceQuery) -> int:
     """Print the service's answer and return the exit code.
 
     Raises:
@@ -71,17 +71,17 @@ def ask(service: RunningService, asked: ServiceQuery) -> int:
         UsageError: which deployment is meant is not clear, or the moment cannot be read.
 
     """
-    name = service.deployment(asked.deployment)
-    if asked.check is not None:
-        if asked.at is not None or asked.since is not None:
+    name = service.deployment(requested.deployment)
+    if requested.check is not None:
+        if requested.at is not None or requested.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", CheckAnswer)["account"], nl=False)
+        click.echo(service.json(f"{path_of(name)}/checks/{requested.check}", CheckAnswer)["account"], nl=False)
         return EXIT_OK
-    path, query = _explanation(name, asked)
-    output = "coloured" if asked.output == "text" else asked.output
+    path, query = _explanation(name, requested)
+    output = "coloured" if requested.output == "text" else requested.output
     answer = service.answer(path, output=output, **query)
     try:
-        code = _exit_code(answer.headers, asked.fail_on)
+        code = _exit_code(answer.headers, requested.fail_on)
         text = answer.body.decode("utf-8", "replace")
         shown = _indented(text) if output == "json" else text
     except (KeyError, ValueError, RecursionError):
@@ -102,12 +102,12 @@ def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
     return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK
 
 
-def _explanation(name: str, asked: ServiceQuery) -> tuple[str, dict[str, Any]]:
-    if asked.at is None and asked.since is None:
+def _explanation(name: str, requested: ServiceQuery) -> tuple[str, dict[str, Any]]:
+    if requested.at is None and requested.since is None:
         return f"{path_of(name)}/explanation", {}
     now = time.time()
-    at = moment(asked.at, now) if asked.at is not None else now
-    return "/explain", {"deployment": name, "at": at, "since": asked.since or WINDOW_SECONDS}
+    at = moment(requested.at, now) if requested.at is not None else now
+    return "/explain", {"deployment": name, "at": at, "since": requested.since or WINDOW_SECONDS}
 
 
 _EPILOG = """\b
@@ -161,7 +161,7 @@ def command(
         if check is not None and fail_on != "never":
             hint = "give one of them, or name a SOURCE"
             raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
-        ctx.exit(ask(RunningService(url, source.options), _asked(source, output, fail_on, check)))
+        ctx.exit(ask(RunningService(url, source.options), _requested(source, output, fail_on, check)))
     explanation, failed = explained(replace(source, question=replace(source.question, objective=wanted)))
     from diagnostics.diagnosis.validation import validated
 
@@ -183,7 +183,7 @@ def _is_for_the_service(source: EvidenceSource, url: str | None) -> bool:
     return url is not None or history_directory(source.history, source.config_file) is None
 
 
-def _asked(source: EvidenceSource, output: str, fail_on: str, check: str | None) -> ServiceQuery:
+def _requested(source: EvidenceSource, output: str, fail_on: str, check: str | None) -> ServiceQuery:
     at, since = source.question.at, source.question.since
     return ServiceQuery(deployment=source.deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
 

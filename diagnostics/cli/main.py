@@ -163,8 +163,8 @@ def _meant(error: click.ClickException) -> str:
     """Return the verb or the value that was probably meant; empty where nothing is like what was given."""
     from diagnostics.cli.options import close_to
 
-    told, mark, _ = error.format_message().partition("' is not one of ")
-    given = told.rpartition(": '")[2] if mark else told.partition("No such command '")[2].partition("'")[0]
+    reported, mark, _ = error.format_message().partition("' is not one of ")
+    given = reported.rpartition(": '")[2] if mark else reported.partition("No such command '")[2].partition("'")[0]
     if not given or not isinstance(error, click.UsageError):
         return ""
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None

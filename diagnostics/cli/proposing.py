@@ -67,11 +67,11 @@ class _ForecastContext:
         return self.seen.evidence
 
     def what_if(self, more: Sequence[ConfigChange] = (), load: LoadChange | None = None) -> WhatIf:
-        asked = self.load if load is None else load
-        return WhatIf(changes=merged(self.changes, more), rate_factor=asked.rate_factor, clients=asked.clients)
+        requested = self.load if load is None else load
+        return WhatIf(changes=merged(self.changes, more), rate_factor=requested.rate_factor, clients=requested.clients)
 
 
-def proposed(seen: SourceEvidence, wish: ChangeRequest) -> Proposal:
+def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
     """Return the forecast of a change.
 
     Raises:
@@ -79,8 +79,8 @@ def proposed(seen: SourceEvidence, wish: ChangeRequest) -> Proposal:
         Unpredictable: the evidence does not suffice; it says what to measure.
 
     """
-    ground = _ground(seen, wish)
-    found = forecast(ground.fitted, ground.what_if(), seed=wish.seed)
+    ground = _ground(seen, request)
+    found = forecast(ground.fitted, ground.what_if(), seed=request.seed)
     return Proposal(
         on=ground.on,
         window=seen.window,
@@ -91,13 +91,13 @@ def proposed(seen: SourceEvidence, wish: ChangeRequest) -> Proposal:
     )
 
 
-def swept(seen: SourceEvidence, wish: ChangeRequest, text: str) -> SweepProposal:
+def swept(seen: SourceEvidence, request: ChangeRequest, text: str) -> SweepProposal:
     """Return the forecasts of a sweep; the rest is as in `proposed`."""
-    given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, wish.entry).server))
-    ground = _ground(seen, wish)
+    given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, request.entry).server))
+    ground = _ground(seen, request)
     cases = [_case(ground, given, at) for at in range(len(given.values))]
     with _progress(cases) as each:
-        found = [performance(ground.fitted, one, seed=wish.seed) for one in each]
+        found = [performance(ground.fitted, one, seed=request.seed) for one in each]
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
     wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
@@ -106,7 +106,7 @@ def swept(seen: SourceEvidence, wish: ChangeRequest, text: str) -> SweepProposal
         window=seen.window,
         moves=moves(seen.evidence, ground.on.server, ground.changes),
         load=ground.load,
-        baseline=performance(ground.fitted, seed=wish.seed),
+        baseline=performance(ground.fitted, seed=request.seed),
         measured_mean=ground.fitted.measured.mean,
         sweep=sweep,
         assumptions=tuple(dict.fromkeys(changed(ground.fitted, cases[-1 if at is None else at]).assumptions)),
@@ -114,12 +114,12 @@ def swept(seen: SourceEvidence, wish: ChangeRequest, text: str) -> SweepProposal
     )
 
 
-def _ground(seen: SourceEvidence, wish: ChangeRequest) -> _ForecastContext:
-    on = entry_of(seen.evidence, wish.entry)
-    changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
+def _ground(seen: SourceEvidence, request: ChangeRequest) -> _ForecastContext:
+    on = entry_of(seen.evidence, request.entry)
+    changes = changes_given(request.settings, models_on(seen.evidence, on.server))
     fitted = fit(seen.evidence, on)
-    load = load_of(seen.evidence, on, fitted, wish)
-    return _ForecastContext(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=wish.seed)
+    load = load_of(seen.evidence, on, fitted, request)
+    return _ForecastContext(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=request.seed)
 
 
 def entry_of(evidence: Evidence, name: str | None) -> Subject:
@@ -159,7 +159,7 @@ def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tup
     return tuple(found.values())
 
 
-def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: ChangeRequest) -> LoadChange:
+def load_of(evidence: Evidence, on: Subject, fitted: Fitted, request: ChangeRequest) -> LoadChange:
     """Return the load that is wished for.
 
     Raises:
@@ -167,14 +167,14 @@ def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: ChangeRequest
 
     """
     closed = _clients_now(fitted) is not None
-    if wish.clients is not None and not closed:
+    if request.clients is not None and not closed:
         raise UsageError("requests arrive whatever the server does", where="--clients", hint="give --rate")
-    if wish.rate is not None and closed:
+    if request.rate is not None and closed:
         raise UsageError(
             "clients wait for their answers, so none arrive unasked", where="--rate", hint="give --clients"
         )
-    factor = rate_factor(wish.rate, _rate_now(evidence, on, fitted)) if wish.rate is not None else 1.0
-    return LoadChange(rate_factor=factor, clients=wish.clients)
+    factor = rate_factor(request.rate, _rate_now(evidence, on, fitted)) if request.rate is not None else 1.0
+    return LoadChange(rate_factor=factor, clients=request.clients)
 
 
 def _clients_now(fitted: Fitted) -> int | None:
@@ -193,8 +193,8 @@ def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
     if not ground.load.same:
         raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
     value = given.values[at]
-    wish = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
-    return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, wish))
+    request = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
+    return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, request))
 
 
 @contextmanager

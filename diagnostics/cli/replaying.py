@@ -152,7 +152,7 @@ def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: flo
     if missing == needed and not expr.startswith("absent("):
         return AlertReplay(alert=alert, missing=missing)
     try:
-        answer = joined(list(_asked(api, expr, start, end, _CHUNK_SECONDS)))
+        answer = joined(list(_requested(api, expr, start, end, _CHUNK_SECONDS)))
     except (TooMuch, UsageError) as error:
         return AlertReplay(alert=alert, notes=(str(error),))
     hold = alert.hold_minutes * 60.0
@@ -160,7 +160,7 @@ def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: flo
     return AlertReplay(alert=alert, firings=tuple(found), missing=missing, notes=answer.warnings)
 
 
-def _asked(api: PrometheusApi, expr: str, start: float, end: float, chunk: float) -> Iterator[QueryResult]:
+def _requested(api: PrometheusApi, expr: str, start: float, end: float, chunk: float) -> Iterator[QueryResult]:
     """Yield the answers to parts of the span, each so small that the store gives it."""
     at = start
     while at <= end:
@@ -170,5 +170,5 @@ def _asked(api: PrometheusApi, expr: str, start: float, end: float, chunk: float
         except TooMuch:
             if chunk <= _LEAST_CHUNK_SECONDS:
                 raise
-            yield from _asked(api, expr, at, until, max(chunk / 4, _LEAST_CHUNK_SECONDS))
+            yield from _requested(api, expr, at, until, max(chunk / 4, _LEAST_CHUNK_SECONDS))
         at = until + STEP_SECONDS

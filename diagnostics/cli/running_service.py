@@ -131,8 +131,8 @@ Command = Callable[..., object]
 
 def url_option(command: Command) -> Command:
     """Give `command` the option that says where the service is."""
-    told = f"The running service, where no SOURCE is given.  [default: ${VARIABLE} or {DEFAULT}]"
-    return click.option("--url", metavar="URL", help=told)(command)
+    reported = f"The running service, where no SOURCE is given.  [default: ${VARIABLE} or {DEFAULT}]"
+    return click.option("--url", metavar="URL", help=reported)(command)
 
 
 class RunningService:

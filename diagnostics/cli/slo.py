@@ -94,7 +94,7 @@ def report(
         if deployment is not None:
             hint = "name the directory of diag serve as SOURCE"
             raise UsageError("is for a history", where="--deployment", hint=hint)
-        ctx.exit(_asked(RunningService(url, options), slos, period, output, fail_on))
+        ctx.exit(_requested(RunningService(url, options), slos, period, output, fail_on))
     if not slos:
         raise UsageError(
             "there are no objectives", hint="name a file of them with --slo, or settings with --config.file"
@@ -108,14 +108,14 @@ def report(
     from diagnostics.render.slo.json import slo_report
     from diagnostics.render.slo.text import slo_markdown, slo_text
 
-    told = slo_report(found)
+    reported = slo_report(found)
     if output == "json":
-        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        click.echo(json.dumps(reported, indent=1, allow_nan=False))
     else:
         click.echo(slo_markdown(found) if output == "markdown" else slo_text(found), nl=False)
     if missed is not None:
         raise missed
-    ctx.exit(_exit_code(told, fail_on))
+    ctx.exit(_exit_code(reported, fail_on))
 
 
 @contextmanager
@@ -140,38 +140,38 @@ def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, .
     return unique([*configured(loaded_from(config_file)), *(read_slos(files) if files else ())])
 
 
-def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, output: str, fail_on: str) -> int:
+def _requested(service: RunningService, slos: Sequence[Slo], period: float | None, output: str, fail_on: str) -> int:
     """Print a running service's answer and return the exit code."""
     names = [slo.name for slo in slos]
     query = {"period": period, **({"name": names} if names else {})}
-    told: Told = service.json("/slos", Slos, **query)
-    if not told["slos"]:
+    reported: Told = service.json("/slos", Slos, **query)
+    if not reported["slos"]:
         raise UsageError("the service has no objectives", where=service.url, hint="write [[slo]] or slo_files")
-    if not {slo.name for slo in slos} <= {one["name"] for one in told["slos"]}:
+    if not {slo.name for slo in slos} <= {one["name"] for one in reported["slos"]}:
         raise service.other_program()
-    _refuse_others(told["slos"], slos, period)
+    _refuse_others(reported["slos"], slos, period)
     if output == "json":
-        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        click.echo(json.dumps(reported, indent=1, allow_nan=False))
     else:
         click.echo(service.read("/slos", output=output, **query).decode("utf-8", "replace"), nl=False)
-    return _exit_code(told, fail_on)
+    return _exit_code(reported, fail_on)
 
 
-def _refuse_others(told: Sequence[Told], slos: Sequence[Slo], period: float | None) -> None:
+def _refuse_others(reported: Sequence[Told], slos: Sequence[Slo], period: float | None) -> None:
     """Refuse to show what the service counts for an objective of the same name that is another one."""
     from diagnostics.render.slo.json import slo_head
 
-    counted = {one["name"]: one for one in told}
+    counted = {one["name"]: one for one in reported}
     for slo in slos:
-        found, told_of = counted[slo.name], slo_head(slo)
-        alike = all(found[key] == told_of[key] for key in ("objective", "sli"))
+        found, reported_of = counted[slo.name], slo_head(slo)
+        alike = all(found[key] == reported_of[key] for key in ("objective", "sli"))
         if not alike or (period is None and found["period"]["seconds"] != slo.period):
             hint = "leave out --slo, or name the service's directory as SOURCE"
             raise UsageError(f"the service counts another objective {slo.name!r}", where=slo.where, hint=hint)
 
 
-def _exit_code(told: Told, fail_on: str) -> int:
-    slos = told["slos"]
+def _exit_code(reported: Told, fail_on: str) -> int:
+    slos = reported["slos"]
     if all(one["events"]["total"] == 0 for one in slos):
         return EXIT_COLLECT
     spent = any((left := one["budget"]["left"]) is not None and left <= 0 for one in slos)

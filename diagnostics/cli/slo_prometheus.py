@@ -46,10 +46,10 @@ def reports_from_prometheus(
     return found, missed
 
 
-def _missed(failed: Sequence[tuple[str, CollectError]], answered: int, asked: int) -> CollectError | None:
+def _missed(failed: Sequence[tuple[str, CollectError]], answered: int, requested: int) -> CollectError | None:
     """Return the last failure, with whose it is and how far the store was read; None where nothing failed."""
     if not failed:
         return None
     name, error = failed[-1]
-    reached = f" ({answered} of {asked} objectives are told)" if asked > 1 else ""
+    reached = f" ({answered} of {requested} objectives are told)" if requested > 1 else ""
     return CollectError(f"{name}: {error.what}{reached}", where=error.where, hint=error.hint)

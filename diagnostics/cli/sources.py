@@ -17,7 +17,7 @@ from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
-from diagnostics.render.phrases import changes_told
+from diagnostics.render.phrases import changes_reported
 from diagnostics.units import time_text
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import in_order, settings_changed, stretches
@@ -168,7 +168,7 @@ def since_changed(window: Window, tell: Tell, name: str) -> Window:
 
 def tell_changed(cuts: Sequence[tuple[str, ServerChange]], tell: Tell, name: str) -> None:
     """Tell that only the time since the newest change of settings is looked at."""
-    tell(f"{name}: {changes_told(cuts)[-1]}; what was before is left out")
+    tell(f"{name}: {changes_reported(cuts)[-1]}; what was before is left out")
 
 
 def captured(
@@ -236,7 +236,7 @@ def until_sure(
     for scrape in repository_of(question, names):
         builder.add(scrape)
     previous: Explanation | None = None
-    told, looked = "", 0.0
+    reported, looked = "", 0.0
     for scrape in scrapes:
         builder.add(scrape)
         if fixed or scrape.mono - looked < SECONDS_BETWEEN_LOOKS:
@@ -246,9 +246,9 @@ def until_sure(
         reason = reason_to_keep_reading(now, previous)
         if not reason:
             return now
-        if previous is not None and _kind(reason) != _kind(told):
+        if previous is not None and _kind(reason) != _kind(reported):
             tell(f"reading on: {reason}")
-            told = reason
+            reported = reason
         previous = now
     return explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
 

@@ -78,13 +78,13 @@ def command(
     """Find the smallest change of settings that meets an objective."""
     if maximize and minimize:
         raise UsageError("look for different things", where="--maximize, --minimize", hint="give one of them")
-    wish = ChangeRequest(rate=rate, clients=clients, entry=entry, seed=seed)
+    request = ChangeRequest(rate=rate, clients=clients, entry=entry, seed=seed)
     aim = Aim(objective=objective, minimize=Minimize(minimize) if minimize else None, vary=vary)
     if export is not None and export.suffix not in (".sh", ".yaml", ".yml"):
         raise UsageError("is neither .sh nor .yaml", where=f"--export {export}", hint="its suffix says what it is for")
     if export is not None and not export.parent.is_dir():
         raise UsageError("there is no such folder", where=f"--export {export}", hint="make it, or name another one")
-    found = carrying(see(source), wish, aim) if maximize else tuned(see(source), wish, aim)
+    found = carrying(see(source), request, aim) if maximize else tuned(see(source), request, aim)
     _show(found, output)
     if export is not None:
         # Last: what cannot be written shall not cost the answer.

@@ -66,7 +66,7 @@ class _TuningContext:
         return self.seen.evidence
 
 
-def tuned(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> TunedProposal:
+def tuned(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> TunedProposal:
     """Return the smallest change that meets the objective, or what stands in its way.
 
     Raises:
@@ -75,7 +75,7 @@ def tuned(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> TunedProposal:
 
     """
     began = time.monotonic()
-    ground = _ground(seen, wish, aim)
+    ground = _ground(seen, request, aim)
     memory = gpu_memory(ground.evidence, ground.fitted)
     if aim.minimize is Minimize.GPU_SHARE and not any("GPU" in one.demand for one in ground.fitted.scenario.models):
         hint = "record it with the extra gpu on the server's machine, or minimize instances"
@@ -87,21 +87,21 @@ def tuned(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> TunedProposal:
         fewer=aim.minimize is not None,
         vary=ground.vary,
         memory=memory,
-        seed=wish.seed,
+        seed=request.seed,
     )
     _refuse(ground, found)
     return _proposal(ground, found, memory, began)
 
 
-def carrying(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> CarriedProposal:
+def carrying(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> CarriedProposal:
     """Return the settings that carry most within the objective; raises as `tuned` does."""
     began = time.monotonic()
-    ground = _ground(seen, wish, aim)
+    ground = _ground(seen, request, aim)
     if ground.vary is None:
         hint = "say what may be varied, as in --vary safety.instance_group.count=1..4"
         raise UsageError("more instances carry more for as long as the device does", where="--maximize", hint=hint)
-    found = most_carried(ground.fitted, ground.target, ground.vary, seed=wish.seed)
-    baseline = performance(ground.fitted, seed=wish.seed)
+    found = most_carried(ground.fitted, ground.target, ground.vary, seed=request.seed)
+    baseline = performance(ground.fitted, seed=request.seed)
     best = found[0].changes if found else ()
     assumptions = (*changed(ground.fitted, WhatIf(changes=best)).assumptions, *_off(ground, baseline))
     return CarriedProposal(
@@ -121,12 +121,12 @@ def carrying(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> CarriedProp
     )
 
 
-def _ground(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> _TuningContext:
+def _ground(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> _TuningContext:
     target = LatencyTarget.parse(aim.objective)
-    on = entry_of(seen.evidence, wish.entry)
+    on = entry_of(seen.evidence, request.entry)
     vary = vary_given(aim.vary, models_on(seen.evidence, on.server)) if aim.vary else None
     measured = fit(seen.evidence, on)
-    load = load_of(seen.evidence, on, measured, wish)
+    load = load_of(seen.evidence, on, measured, request)
     _check(measured, vary, target)
     fitted = changed(measured, WhatIf(rate_factor=load.rate_factor, clients=load.clients))
     return _TuningContext(
@@ -137,7 +137,7 @@ def _ground(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> _TuningConte
         load=load,
         target=target,
         vary=vary,
-        seed=wish.seed,
+        seed=request.seed,
     )
 
 
@@ -192,7 +192,7 @@ def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, b
 
 def _cause(ground: _TuningContext) -> Finding | None:
     """Return what `diag explain` names first of the same window."""
-    found = validated(explain(ground.evidence, ground.seen.window)).loud
+    found = validated(explain(ground.evidence, ground.seen.window)).actionable
     return found[0] if found else None
 
 
@@ -210,8 +210,8 @@ def _test(fitted: Fitted) -> Test:
 def _assumptions(ground: _TuningContext, found: Tuning, memory: GpuMemory | None) -> tuple[str, ...]:
     shown = found.best or found.nearest
     after = changed(ground.fitted, WhatIf(changes=shown.changes if shown else ()))
-    said = (*after.assumptions, *_off(ground, found.baseline), *_memory_unknown(shown, memory))
-    return tuple(dict.fromkeys(said))
+    stated = (*after.assumptions, *_off(ground, found.baseline), *_memory_unknown(shown, memory))
+    return tuple(dict.fromkeys(stated))
 
 
 def _off(ground: _TuningContext, baseline: Performance) -> tuple[str, ...]:

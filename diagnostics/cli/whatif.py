@@ -58,12 +58,12 @@ def command(
     """Predict what a change of settings or load would do."""
     if not (settings or rate or clients or sweep):
         raise UsageError("say what to change", where="--set, --rate, --clients, --sweep", hint="see diag whatif --help")
-    wish = ChangeRequest(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
+    request = ChangeRequest(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
     seen = see(source)
     if sweep is None:
-        _show(proposed(seen, wish), output)
+        _show(proposed(seen, request), output)
     else:
-        _show_sweep(ctx, swept(seen, wish, sweep), output)
+        _show_sweep(ctx, swept(seen, request, sweep), output)
     ctx.exit(EXIT_OK)
 
 

@@ -319,7 +319,7 @@ class TritonLauncher:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self._start_timeout
-        said = ""
+        stated = ""
         while not self._is_ready():
             self.check()
             if time.monotonic() > deadline:
@@ -327,10 +327,10 @@ class TritonLauncher:
                     f"the server was not ready after {self._start_timeout:.0f} s: {self._why()}",
                     where=self.http_url,
                 )
-            said = self._say(self._progress(), said)
+            stated = self._say(self._progress(), stated)
             time.sleep(0.1)
         self._ready = True
-        self._say(f"server ready at {self.http_url}", said)
+        self._say(f"server ready at {self.http_url}", stated)
 
     def _is_ready(self) -> bool:
         if not self._get_ok("/v2/health/ready"):
@@ -343,8 +343,8 @@ class TritonLauncher:
             raise CollectError(f"the server cannot open its ports: {taken}", where=self.metrics_url)
         return False
 
-    def _say(self, line: str, said: str) -> str:
-        if line != said:
+    def _say(self, line: str, stated: str) -> str:
+        if line != stated:
             self._log(line)
         return line
 

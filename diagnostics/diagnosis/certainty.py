@@ -37,8 +37,8 @@ def reason_to_keep_reading(explanation: Explanation, previous: Explanation | Non
         return f"only {busiest:.0f} requests completed so far"
     if previous is None or _answer(previous) != _answer(explanation):
         return "the answer has just changed"
-    if explanation.loud and any(line.straddles for line in explanation.loud[0].evidence):
-        return f"the evidence for {explanation.loud[0].check} is close to its limits"
+    if explanation.actionable and any(line.straddles for line in explanation.actionable[0].evidence):
+        return f"the evidence for {explanation.actionable[0].check} is close to its limits"
     return ""
 
 
@@ -52,4 +52,4 @@ def _longest_execution(evidence: Evidence) -> tuple[str, float] | None:
 
 
 def _answer(explanation: Explanation) -> tuple[Verdict, str | None]:
-    return explanation.verdict, explanation.loud[0].id if explanation.loud else None
+    return explanation.verdict, explanation.actionable[0].id if explanation.actionable else None

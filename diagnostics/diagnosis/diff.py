@@ -294,7 +294,7 @@ def difference(before: Explanation, after: Explanation) -> WindowDiff:
     changed = (*(configured or ()), *(change for change in versions if change.model))
     shared = [name for name in then if name in now]
     entries = (_entry(name, before, after, then[name], now[name], changed) for name in shared)
-    old, new = ({_what(finding): finding for finding in side.loud} for side in (before, after))
+    old, new = ({_what(finding): finding for finding in side.actionable} for side in (before, after))
     return WindowDiff(
         before=before,
         after=after,

@@ -117,9 +117,9 @@ class Explanation:
         return tuple((r, r.outcome) for r in self.results if isinstance(r.outcome, Unknown))
 
     @property
-    def loud(self) -> tuple[Finding, ...]:
+    def actionable(self) -> tuple[Finding, ...]:
         """Findings of warning or worse."""
-        return tuple(finding for finding in self.findings if finding.severity.loud)
+        return tuple(finding for finding in self.findings if finding.severity.actionable)
 
 
 # They look for the load itself, or for what is otherwise after it than before: neither side alone shows that.
@@ -149,7 +149,7 @@ def put_together(
         over = () if present else tuple(_ended(found, sides) for found in _gone(before, after))
         return _shown(after, (*spanning, *over), whole, sides)
     steady = tuple(found for found in before.findings if found.check not in _ABOUT_LOADS)
-    if after.verdict in _JUDGED and any(found.severity.loud for found in steady):
+    if after.verdict in _JUDGED and any(found.severity.actionable for found in steady):
         over = tuple(_ended(found, sides) for found in steady)
         return _shown(replace(before, findings=over), spanning, whole, sides)
     better = after if after.verdict in _JUDGED or before.verdict not in _JUDGED else before
@@ -173,16 +173,16 @@ def as_dated(found: Sequence[Finding], before: Sequence[Finding]) -> tuple[Findi
 
 def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, sides: Stretches) -> Explanation:
     found = with_carried(base.findings, carried)
-    loud = [finding for finding in found if finding.severity.loud]
+    actionable = [finding for finding in found if finding.severity.actionable]
     cuts = in_order(sides.changes)
-    degraded = bool(loud) and base.verdict is not Verdict.DEGRADED
+    degraded = bool(actionable) and base.verdict is not Verdict.DEGRADED
     return replace(
         base,
         window=whole.window,
         verdict=Verdict.DEGRADED if degraded else base.verdict,
         reason="" if degraded else _reason(base, cuts, whole.window.end),
         next_measurement="" if degraded else base.next_measurement,
-        layer=loud[0].layer if loud else base.layer,
+        layer=actionable[0].layer if actionable else base.layer,
         findings=found,
         carried=carried,
         changes=whole.changes,
@@ -205,7 +205,7 @@ def _reason(base: Explanation, cuts: Sequence[tuple[str, ServerChange]], end: fl
 def _spanning(whole: Explanation, before: Explanation, after: Explanation) -> Iterator[Finding]:
     """Yield the findings of the whole window that neither side can hold."""
     known = {one.id for side in (before, after) for one in side.findings}
-    for found in whole.loud:
+    for found in whole.actionable:
         if found.check in _ABOUT_LOADS or (found.check in _ABOUT_FAILURES and found.id not in known):
             yield found
 
@@ -214,7 +214,7 @@ def _gone(before: Explanation, after: Explanation) -> Iterator[Finding]:
     """Yield the loud findings before the change of checks that could decide after it, and were quiet."""
     there = {one.id for one in after.findings}
     undecided = {(result.check.id, result.subject.model) for result, _ in after.unknown}
-    for found in before.loud:
+    for found in before.actionable:
         if (
             found.check not in _ABOUT_LOADS
             and found.id not in there
@@ -228,8 +228,8 @@ def _ended(found: Finding, sides: Stretches) -> Finding:
     change = sides.changes[found.subject.server][-1] if found.subject.server in sides.changes else None
     if change is None:
         return found
-    told = f"{found.summary}; until {time_text(change.at)}, when {change}"
-    return replace(found, ended=change, summary=told, suggestion=None, advice=None)
+    reported = f"{found.summary}; until {time_text(change.at)}, when {change}"
+    return replace(found, ended=change, summary=reported, suggestion=None, advice=None)
 
 
 def _dated(found: Finding, before: Explanation, sides: Stretches) -> Finding:
@@ -266,11 +266,11 @@ def explain(
         *(objective.missed(evidence, anatomy) if objective else ()),
     )
     judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))
-    loud = [finding for finding in found if finding.severity.loud]
+    actionable = [finding for finding in found if finding.severity.actionable]
     return Explanation(
         window=window,
         **judged._asdict(),
-        layer=loud[0].layer if loud else None,
+        layer=actionable[0].layer if actionable else None,
         findings=found,
         symptoms=signs,
         anatomy=anatomy,
@@ -278,7 +278,7 @@ def explain(
             *blind_spots,
             *_of_signals(evidence, results, anatomy, judged.verdict),
             *_of_reads(evidence),
-            *_as_blind_spots(_notes(evidence, anatomy, loud, {spot.what for spot in blind_spots})),
+            *_as_blind_spots(_notes(evidence, anatomy, actionable, {spot.what for spot in blind_spots})),
         ),
         results=results,
         evidence=evidence,
@@ -342,12 +342,12 @@ def with_results(
     missed = tuple(sign for sign in explanation.symptoms if sign.misses_objective)
     signs = (*symptoms(evidence, anatomy, unclaimed(results, anatomy), found), *missed)
     judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))
-    loud = [finding for finding in found if finding.severity.loud]
+    actionable = [finding for finding in found if finding.severity.actionable]
     before = set(_of_signals(evidence, explanation.results, anatomy, explanation.verdict))
     return replace(
         explanation,
         **judged._asdict(),
-        layer=loud[0].layer if loud else None,
+        layer=actionable[0].layer if actionable else None,
         findings=found,
         symptoms=signs,
         blind_spots=(
@@ -360,7 +360,7 @@ def with_results(
 
 def with_findings(explanation: Explanation, found: Sequence[Finding]) -> Explanation:
     """Return the explanation with its findings as something else is known of them, in this order."""
-    layer = next((finding.layer for finding in found if finding.severity.loud), None)
+    layer = next((finding.layer for finding in found if finding.severity.actionable), None)
     return replace(explanation, findings=tuple(found), layer=layer)
 
 
@@ -378,7 +378,7 @@ def _verdict(
     signs: Sequence[Symptom],
     left: Sequence[Open],
 ) -> _Judged:
-    if any(finding.severity.loud for finding in found):
+    if any(finding.severity.actionable for finding in found):
         return _Judged(Verdict.DEGRADED)
     missed = next((sign for sign in signs if sign.misses_objective), None)
     if missed is not None:
@@ -406,18 +406,18 @@ def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
 
 
 def _notes(
-    evidence: Evidence, anatomy: Sequence[Anatomy], loud: Sequence[Finding], known: Collection[str]
+    evidence: Evidence, anatomy: Sequence[Anatomy], actionable: Sequence[Finding], known: Collection[str]
 ) -> Iterator[Note]:
     """Yield what was not seen of ports, cards, traces and the repository."""
-    yield from port_notes(evidence, _servers_out(loud), known)
+    yield from port_notes(evidence, _servers_out(actionable), known)
     yield from gpu_notes(evidence)
     yield from trace_notes(evidence, anatomy)
-    yield from repository_notes(evidence, explained=bool(loud))
+    yield from repository_notes(evidence, explained=bool(actionable))
 
 
-def _servers_out(loud: Sequence[Finding]) -> frozenset[str]:
+def _servers_out(actionable: Sequence[Finding]) -> frozenset[str]:
     """Return the servers of which an outage is a finding."""
-    return frozenset(one.subject.server for one in loud if one.check == OUTAGE and one.subject.model is None)
+    return frozenset(one.subject.server for one in actionable if one.check == OUTAGE and one.subject.model is None)
 
 
 def _of_signals(
@@ -512,7 +512,7 @@ def focused(explanation: Explanation, entry: str) -> Explanation:
         if concerned(finding) and finding.caused_by is None and finding.layer is not Layer.TELEMETRY
     ]
     ordered = [*first, *(finding for finding in kept if finding not in first)]
-    layer = next((finding.layer for finding in ordered if finding.severity.loud), None)
+    layer = next((finding.layer for finding in ordered if finding.severity.actionable), None)
     return replace(explanation, findings=tuple(ordered), layer=layer)
 
 

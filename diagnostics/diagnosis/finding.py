@@ -366,7 +366,7 @@ def _order(finding: Finding) -> tuple[bool, bool, bool, bool, bool, float, float
     Then harm, confidence, a stable id. A request that is slow is answered; one that is refused is not.
     """
     return (
-        not finding.severity.loud,
+        not finding.severity.actionable,
         finding.ended is not None,
         finding.layer is Layer.TELEMETRY,
         finding.caused_by is not None,

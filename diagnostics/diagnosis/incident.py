@@ -43,12 +43,12 @@ class Ending(StrEnum):
     CHANGED = "changed"
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """The reason in words, as the end of a sentence."""
-        return _TOLD[self]
+        return _REPORTED[self]
 
 
-_TOLD = {
+_REPORTED = {
     Ending.GONE: "the cause is gone",
     Ending.UNWATCHED: "the settings no longer name its deployment",
     Ending.CHANGED: "the cause is gone since its settings were changed",
@@ -187,7 +187,7 @@ class IncidentBook:
             return ()
         elapsed = steady - self._last if self._last is not None else 0.0
         self._last = steady
-        present = {finding.id: finding for finding in explanation.loud}
+        present = {finding.id: finding for finding in explanation.actionable}
         changes = [*self._seen(at, present), *self._missed(at, elapsed, explanation, present)]
         return tuple(self._linked(changes, present))
 

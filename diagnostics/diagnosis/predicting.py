@@ -88,8 +88,8 @@ def _relieved(fitted: Fitted, fires: Fires, entry: EntryPoint | None) -> Fitted 
         if claim.phase in _WORK:
             visits = max(sum(step.model == claim.stage for step in steps), 1)
             seconds[claim.stage] = seconds.get(claim.stage, 0.0) + claim.seconds * weight / visits
-    if said := next((fitted.nested[model] for model in seconds if model in fitted.nested), ""):
-        return Unpredicted(because=nested_calls(said, "").what)
+    if stated := next((fitted.nested[model] for model in seconds if model in fitted.nested), ""):
+        return Unpredicted(because=nested_calls(stated, "").what)
     if not seconds:
         return Unpredicted(because="it makes no execution shorter that is simulated")
     after = relieved(fitted, seconds)
@@ -222,14 +222,14 @@ class Predictor:
     evidence: Evidence
     anatomy: Sequence[Anatomy]
     _fits: dict[Subject, Fitted | Unpredicted] = field(default_factory=dict)
-    _asked: dict[tuple[str, str], Intervention | Unpredicted | None] = field(default_factory=dict)
+    _requested: dict[tuple[str, str], Intervention | Unpredicted | None] = field(default_factory=dict)
 
-    def asked(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
+    def requested(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
         """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
         key = finding.id, repr(finding.suggestion)
-        if key not in self._asked:
-            self._asked[key] = self._made(finding, result)
-        return self._asked[key]
+        if key not in self._requested:
+            self._requested[key] = self._made(finding, result)
+        return self._requested[key]
 
     def _made(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
         suggestion, fires = finding.suggestion, result.fires
@@ -250,12 +250,12 @@ class Predictor:
 
     def together(self, several: Sequence[tuple[Finding, Result]]) -> Intervention | None:
         """Return what to forecast of several findings' suggestions, followed at once; None where nothing can be."""
-        asked = [(finding, result, self.asked(finding, result)) for finding, result in several]
-        first = asked[0][2] if asked else None
+        requested = [(finding, result, self.requested(finding, result)) for finding, result in several]
+        first = requested[0][2] if requested else None
         if not isinstance(first, Intervention):
             return None
         after, names = first.fitted, list[str]()
-        for finding, result, alone in asked:
+        for finding, result, alone in requested:
             if not isinstance(alone, Intervention) or alone.fitted is not first.fitted:
                 return None
             assert result.fires
@@ -265,8 +265,8 @@ class Predictor:
                 return None
             after = made
             names.append(f"{finding.check} of {finding.subject.model}")
-        said = f"the changes for {' and '.join(names)} are made together: neither helps alone"
-        return replace(first, after=replace(after, assumptions=(*after.assumptions, said)))
+        stated = f"the changes for {' and '.join(names)} are made together: neither helps alone"
+        return replace(first, after=replace(after, assumptions=(*after.assumptions, stated)))
 
     def _entry(self, result: Result) -> Subject | None:
         on, entry = result.subject, result.entry
@@ -312,7 +312,7 @@ class Simulations:
         return self._kept[id(fitted)][1]
 
 
-def effect(asked: Intervention, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
+def effect(requested: Intervention, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
     """Return what the suggestion does, by simulation where that is given and affordable, else by closed forms.
 
     `doubt` is why it is to be trusted less.
@@ -321,14 +321,14 @@ def effect(asked: Intervention, finding: Finding, simulations: Simulations | Non
         Unpredictable: the simulation takes more events than a run may have.
 
     """
-    if full := overloaded(asked.fitted, asked.after, asked.grew):
+    if full := overloaded(requested.fitted, requested.after, requested.grew):
         return full
-    forecast = simulations.of if simulations is not None and asked.affordable else estimate
-    simulate, now, found = forecast is not estimate, asked.fitted.measured, forecast(asked.after)
+    forecast = simulations.of if simulations is not None and requested.affordable else estimate
+    simulate, now, found = forecast is not estimate, requested.fitted.measured, forecast(requested.after)
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
         by = "the simulation finds" if simulate else "the closed forms, coarser than diag whatif, find"
-        return _endless(asked, forecast(asked.fitted), found, by)
+        return _endless(requested, forecast(requested.fitted), found, by)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
     return EndToEnd(
@@ -337,25 +337,25 @@ def effect(asked: Intervention, finding: Finding, simulations: Simulations | Non
         now_p95=now.p95,
         mean=found.mean,
         p95=found.p95 if now.p95 is not None else None,
-        stage=_stage(asked, finding, found, simulate=simulate),
+        stage=_stage(requested, finding, found, simulate=simulate),
         simulated=simulate,
-        assumptions=asked.after.assumptions,
+        assumptions=requested.after.assumptions,
         doubt=doubt,
     )
 
 
-def _endless(asked: Intervention, before: Performance, found: Performance, by: str) -> Unpredicted:
+def _endless(requested: Intervention, before: Performance, found: Performance, by: str) -> Unpredicted:
     """Return that a forecast has no steady state; it speaks against a check only where the window as it is has one.
 
     Args:
-        asked: what was forecast.
+        requested: what was forecast.
         before: the forecast of the window as it is.
         found: the forecast of the suggestion, in the same way.
         by: who finds it.
 
     """
     names, same = ([one.model for one in each.stages if not one.stable] for each in (found, before))
-    seen = [asked.grew(name) for name in names if name in same]
+    seen = [requested.grew(name) for name in names if name in same]
     if seen and len(seen) == len(names) and True not in seen:
         return unaccounted(by, names, steady=None not in seen)
     whose = f" of {', '.join(names)}" if names else ""
@@ -371,13 +371,15 @@ def _either(now: float, mean: Estimate) -> Unpredicted:
     )
 
 
-def _stage(asked: Intervention, finding: Finding, found: Performance, *, simulate: bool) -> Prediction | None:
+def _stage(requested: Intervention, finding: Finding, found: Performance, *, simulate: bool) -> Prediction | None:
     """Return the forecast of the suggestion's stage: a check's own where nothing was simulated."""
     suggestion = finding.suggestion
     if suggestion is None or (suggestion.prediction is not None and not simulate):
         return suggestion.prediction if suggestion else None
     model = suggestion.change.model if suggestion.change else finding.subject.model
-    stages = [one for one in asked.fitted.measured.stages if model in (None, one.model) and one.queue_mean is not None]
+    stages = [
+        one for one in requested.fitted.measured.stages if model in (None, one.model) and one.queue_mean is not None
+    ]
     if not stages:
         return None
     # What befalls a card or a server is shown where it changes most.
@@ -386,8 +388,8 @@ def _stage(asked: Intervention, finding: Finding, found: Performance, *, simulat
     made = _prediction(suggestion, before, after[before.model])
     if made is None:
         return None
-    said = tuple(one for one in asked.after.assumptions if one not in asked.fitted.assumptions)
-    return replace(made, model="" if before.model == finding.subject.model else before.model, assumptions=said)
+    stated = tuple(one for one in requested.after.assumptions if one not in requested.fitted.assumptions)
+    return replace(made, model="" if before.model == finding.subject.model else before.model, assumptions=stated)
 
 
 def _gain(suggestion: Suggestion, now: MeasuredStage, after: StagePerformance) -> float:

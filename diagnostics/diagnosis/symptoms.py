@@ -129,7 +129,7 @@ def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
 
     Without such an engine it may be a Python stage's own, which answers from a thread that no counter shows.
     """
-    explained = {(finding.subject.server, finding.subject.ensemble) for finding in found if finding.severity.loud}
+    explained = {(finding.subject.server, finding.subject.ensemble) for finding in found if finding.severity.actionable}
     for item in anatomy:
         on, seconds = Subject(server=item.server, ensemble=item.ensemble), item.unattributed_seconds
         long = seconds >= WORTHWHILE_SECONDS and seconds >= MOST_OF_IT * item.mean_seconds
@@ -146,7 +146,9 @@ def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
 
 
 def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
-    explained = {finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.loud}
+    explained = {
+        finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.actionable
+    }
     for model in _models(evidence):
         if model.model in explained:
             continue
@@ -167,12 +169,12 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
 
 def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
     """Iterations or executions that were longer for a while, where no finding may be why."""
-    loud = [finding for finding in found if finding.severity.loud]
+    actionable = [finding for finding in found if finding.severity.actionable]
     for item in anatomy:
         for stage in item.stages:
             on = Subject(server=item.server, model=stage.model)
             slowed, engine = evidence.read(SLOWED, on), evidence.is_engine(on)
-            known = loud if not engine else [one for one in loud if one.layer in _MACHINE]
+            known = actionable if not engine else [one for one in actionable if one.layer in _MACHINE]
             if known or slowed.value is None or slowed.span is None:
                 continue
             inside = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
@@ -206,7 +208,9 @@ def _paused_against_policy(evidence: Evidence, on: Subject) -> bool:
 
 def _prompts(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
     """Long prompts that an engine reads most of the time, where nothing times what they do to those that run."""
-    explained = {finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.loud}
+    explained = {
+        finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.actionable
+    }
     for item in anatomy:
         for stage in item.stages:
             on = Subject(server=item.server, model=stage.model)

@@ -70,7 +70,9 @@ def core_missing(evidence: Evidence) -> str:
 def _uncounted(reasons: Set[Missing | None]) -> str:
     if reasons == {Missing.TOO_FEW_EVENTS}:
         return "no counter was read twice"
-    return next((told for reason, told in DISORDERS.items() if reason in reasons), "request counters are not exported")
+    return next(
+        (reported for reason, reported in DISORDERS.items() if reason in reasons), "request counters are not exported"
+    )
 
 
 def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:

@@ -49,39 +49,39 @@ class ForecastCheck:
 
     Attributes:
         beyond: seconds of the measured mean that it does not hold; 0 where it holds all, or where none can be said.
-        said: that it does not hold them, in words; empty where it does.
+        stated: that it does not hold them, in words; empty where it does.
 
     """
 
     beyond: float = 0.0
-    said: str = ""
+    stated: str = ""
 
     def contradicts(self, seconds_per_request: float) -> bool:
         """Return whether it does not hold most of what a cause is said to take of each request."""
-        return bool(self.said) and self.beyond > DOUBTED_PART * seconds_per_request > 0
+        return bool(self.stated) and self.beyond > DOUBTED_PART * seconds_per_request > 0
 
 
-def account(asked: Intervention, simulations: Simulations) -> ForecastCheck:
+def account(requested: Intervention, simulations: Simulations) -> ForecastCheck:
     """Return what the closed forms say of the window, or the simulation where that is nearer.
 
     Raises:
         Unpredictable: the simulation takes more events than a run may have.
 
     """
-    measured = asked.fitted.measured.mean
-    quick = estimate(asked.fitted)
+    measured = requested.fitted.measured.mean
+    quick = estimate(requested.fitted)
     if measured is None or _may_grow(quick) or quick.accounts_for(measured):
         return ForecastCheck()
     nearest = quick
-    if asked.affordable:
-        simulated = simulations.of(asked.fitted)
+    if requested.affordable:
+        simulated = simulations.of(requested.fitted)
         if _may_grow(simulated) or simulated.accounts_for(measured):
             return ForecastCheck()
         nearest = min(quick, simulated, key=lambda one: one.beyond(measured))
     beyond = nearest.beyond(measured)
     if beyond < max(WORTHWHILE_SHARE * measured, WORTHWHILE_SECONDS):
         return ForecastCheck()
-    return ForecastCheck(beyond=beyond, said=" ".join(unlike(asked.fitted, nearest)))
+    return ForecastCheck(beyond=beyond, stated=" ".join(unlike(requested.fitted, nearest)))
 
 
 def _may_grow(found: Performance) -> bool:
@@ -175,7 +175,7 @@ def validated(
         return explanation
     proof = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
     explanation = proof.judged()
-    found = proof.told(explanation.findings)
+    found = proof.reported(explanation.findings)
     return replace(with_findings(explanation, found), proven=True)
 
 
@@ -209,26 +209,26 @@ class _Validator:
         results = [self._quieted(result, refuted) for result in self._before.results]
         return with_results(self._before, results, ahead)
 
-    def told(self, found: Sequence[Finding]) -> Sequence[Finding]:
+    def reported(self, found: Sequence[Finding]) -> Sequence[Finding]:
         """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
-        told = list[Finding]()
+        reported = list[Finding]()
         for one in found:
-            told.append(self._told(one, simulate=not any(_is_simulated(other) for other in told)))
-        first = next(iter(ordered(told)), None)
+            reported.append(self._reported(one, simulate=not any(_is_simulated(other) for other in reported)))
+        first = next(iter(ordered(reported)), None)
         if first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
             # What was put first cost less than it was said to.
             before = next(one for one in found if one.id == first.id)
-            told = [self._told(before, simulate=True) if one.id == first.id else one for one in told]
-        return ordered(told)
+            reported = [self._reported(before, simulate=True) if one.id == first.id else one for one in reported]
+        return ordered(reported)
 
-    def _told(self, finding: Finding, *, simulate: bool) -> Finding:
+    def _reported(self, finding: Finding, *, simulate: bool) -> Finding:
         known = self._answer("account", finding, partial(account, simulations=self._simulations)) or ForecastCheck()
-        told = self._effect(finding, known.said, simulate=simulate)
-        made = _with(finding, told)
+        reported = self._effect(finding, known.stated, simulate=simulate)
+        made = _with(finding, reported)
         if known.contradicts(finding.impact.seconds_per_request):
-            made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.said}.")
-        if isinstance(told, EndToEnd) and told.simulated and not known.said:
-            made = corrected(made, max(told.now_mean - told.mean.value, 0.0))
+            made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.stated}.")
+        if isinstance(reported, EndToEnd) and reported.simulated and not known.stated:
+            made = corrected(made, max(reported.now_mean - reported.mean.value, 0.0))
         return made
 
     def _effect(self, finding: Finding, doubt: str, *, simulate: bool) -> Effect | None:
@@ -236,9 +236,11 @@ class _Validator:
         simulations = self._simulations if simulate else None
 
         def make() -> Effect | None:
-            asked = self._together.get(finding.id) or self._asked(finding)
+            requested = self._together.get(finding.id) or self._requested(finding)
             try:
-                return effect(asked, finding, simulations, doubt) if isinstance(asked, Intervention) else asked
+                return (
+                    effect(requested, finding, simulations, doubt) if isinstance(requested, Intervention) else requested
+                )
             except Unpredictable as error:
                 return Unpredicted(because=why_not(error))
 
@@ -250,9 +252,9 @@ class _Validator:
 
     def _answer(self, what: str, finding: Finding, ask: Callable[[Intervention], T | None]) -> T | None:
         def make() -> T | None:
-            asked = self._asked(finding)
+            requested = self._requested(finding)
             try:
-                return ask(asked) if isinstance(asked, Intervention) else None
+                return ask(requested) if isinstance(requested, Intervention) else None
             except Unpredictable:
                 return None
 
@@ -278,9 +280,9 @@ class _Validator:
             raise _SpentError
         return make()
 
-    def _asked(self, finding: Finding) -> Intervention | Unpredicted | None:
+    def _requested(self, finding: Finding) -> Intervention | Unpredicted | None:
         result = self._results.get(finding.id)
-        return self._predictor.asked(finding, result) if result is not None else None
+        return self._predictor.requested(finding, result) if result is not None else None
 
     def _of_one_entry(self) -> Iterator[Sequence[Finding]]:
         """Yield the findings of each ensemble whose settings might be changed together, two at least."""
@@ -335,16 +337,16 @@ class _Validator:
         return True
 
 
-def _with(finding: Finding, told: Effect | None) -> Finding:
+def _with(finding: Finding, reported: Effect | None) -> Finding:
     """Return the finding with its effect; what is shown of its stage is from the same forecast."""
     suggestion = finding.suggestion
-    if suggestion is None or told is None:
+    if suggestion is None or reported is None:
         return finding
-    if isinstance(told, EndToEnd):
-        suggestion = replace(suggestion, prediction=told.stage)
-    elif told.overrules:
+    if isinstance(reported, EndToEnd):
+        suggestion = replace(suggestion, prediction=reported.stage)
+    elif reported.overrules:
         suggestion = replace(suggestion, prediction=None)
-    return replace(finding, suggestion=suggestion, effect=told)
+    return replace(finding, suggestion=suggestion, effect=reported)
 
 
 def _key(what: str, finding: Finding) -> Hashable:
@@ -363,32 +365,32 @@ Infinite where only the change keeps up.
 """
 
 
-def _by_closed_forms(asked: Intervention) -> Saving | None:
-    return _saving(asked, estimate(asked.fitted), estimate(asked.after))
+def _by_closed_forms(requested: Intervention) -> Saving | None:
+    return _saving(requested, estimate(requested.fitted), estimate(requested.after))
 
 
 Ask = Callable[[Intervention], Saving | None]
 
 
-def _by_simulation(simulations: Simulations, asked: Intervention) -> Saving | None:
+def _by_simulation(simulations: Simulations, requested: Intervention) -> Saving | None:
     """Return the saving as simulated; None where the simulation does not account for the window as it is.
 
     Where it does, no end saves more than from what was measured to the shortest that is forecast.
     """
-    if not asked.affordable:
+    if not requested.affordable:
         return None
-    base, measured = simulations.of(asked.fitted), asked.fitted.measured.mean
-    if unlike(asked.fitted, base):
+    base, measured = simulations.of(requested.fitted), requested.fitted.measured.mean
+    if unlike(requested.fitted, base):
         return None
-    after = simulations.of(asked.after)
-    saving = _saving(asked, base, after)
+    after = simulations.of(requested.after)
+    saving = _saving(requested, base, after)
     if saving is None or after.mean is None or measured is None:
         return saving
     most = measured - after.mean.low
     return min(saving[0], most), min(saving[1], most), min(saving[2], most)
 
 
-def _saving(asked: Intervention, base: Performance, after: Performance) -> Saving | None:
+def _saving(requested: Intervention, base: Performance, after: Performance) -> Saving | None:
     """Return the saving; None where one side has no steady state, or only the change may have none.
 
     What is likely is the larger of two differences: from what is forecast of the window, and from what was measured.
@@ -396,7 +398,7 @@ def _saving(asked: Intervention, base: Performance, after: Performance) -> Savin
     now, then = base.mean, after.mean
     if now is None or then is None or not (base.stable and after.stable):
         return None
-    likely = max(now.value, asked.fitted.measured.mean or 0.0) - then.value
+    likely = max(now.value, requested.fitted.measured.mean or 0.0) - then.value
     if now.high is not None and then.high is not None:
         return now.low - then.low, likely, now.high - then.high
     if then.high is None and now.high is not None:
@@ -404,9 +406,9 @@ def _saving(asked: Intervention, base: Performance, after: Performance) -> Savin
     return now.low - then.low, likely, likely if then.high is None else inf
 
 
-def _needed(asked: Intervention) -> float:
+def _needed(requested: Intervention) -> float:
     """Return the seconds that are worth a change."""
-    return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
+    return max(WORTHWHILE_SHARE * (requested.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
 
 
 def _may_be_refuted(finding: Finding) -> bool:
@@ -423,13 +425,13 @@ def _may_be_refuted(finding: Finding) -> bool:
     )
 
 
-def _too_little(by: Mapping[str, Ask], asked: Intervention) -> LedgerLine | None:
+def _too_little(by: Mapping[str, Ask], requested: Intervention) -> LedgerLine | None:
     """Return what a change saves, too little to be worth one; None where it is enough, or that cannot be said."""
-    needed = _needed(asked)
-    quick = by["closed forms"](asked)
+    needed = _needed(requested)
+    quick = by["closed forms"](requested)
     if needed == inf or (quick is not None and min(quick) >= needed):
         return None
-    saving = by["simulation"](asked)
+    saving = by["simulation"](requested)
     if saving is None or (quick is not None and quick[1] >= needed):
         return None
     most, likely = max(*saving, 0.0), max(saving[1], 0.0)
@@ -443,9 +445,9 @@ def _line(signal: str, seconds: float, needed: float) -> LedgerLine:
     return LedgerLine(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
 
 
-def _is_worth(by: Mapping[str, Ask], asked: Intervention, others: Intervention | None) -> bool:
+def _is_worth(by: Mapping[str, Ask], requested: Intervention, others: Intervention | None) -> bool:
     """Return whether several changes likely save what is worth them, beyond what some of them do alone."""
-    saving, without = by["simulation"](asked), by["simulation"](others) if others else None
+    saving, without = by["simulation"](requested), by["simulation"](others) if others else None
     if saving is None:
         return False
-    return saving[1] - max(without[1] if without else 0.0, 0.0) >= _needed(asked)
+    return saving[1] - max(without[1] if without else 0.0, 0.0) >= _needed(requested)

@@ -215,7 +215,7 @@ class WindowEvidence:
             awake: told when there is a window, and may let it go; None for nobody.
 
         """
-        self._again, self._told = again, awake
+        self._again, self._reported = again, awake
         self._subjects: dict[Scope, Sequence[Subject]] = {}
         self._made: EvidenceCache | None = None
         self._wake(window)
@@ -241,8 +241,8 @@ class WindowEvidence:
 
     def _wake(self, window: Window) -> EvidenceCache:
         made = self._made = EvidenceCache(window)
-        if self._told is not None:
-            self._told.note(self)
+        if self._reported is not None:
+            self._reported.note(self)
         return made
 
     def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:

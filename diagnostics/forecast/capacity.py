@@ -80,8 +80,8 @@ def idle(fitted: Fitted, changes: tuple[ConfigChange, ...], seed: int = 0) -> Pe
     """
     if is_closed(fitted):
         return performance(fitted, WhatIf(changes=changes, clients=1), seed=seed, draws=0, visits=VISITS)
-    asked = sum(open_rate(one) for one in fitted.scenario.traffic if isinstance(one, OpenLoop))
-    part = min(fitted.measured.throughput / asked, 1.0) if asked > 0 and fitted.measured.throughput > 0 else 1.0
+    requested = sum(open_rate(one) for one in fitted.scenario.traffic if isinstance(one, OpenLoop))
+    part = min(fitted.measured.throughput / requested, 1.0) if requested > 0 and fitted.measured.throughput > 0 else 1.0
     return _at(fitted, changes, _LEAST * part, seed)
 
 

@@ -144,21 +144,21 @@ def _kept(load: StageLoad, policy: QueueDiscipline, offer: Offer) -> Iterator[Ke
 
     Waits over many are of customers one by one. Those that wait for full batches wait as without a limit, up to it.
     """
-    asked, places, patience = _asked(load, offer), policy.max_size * offer.items, policy.timeout_seconds
+    requested, places, patience = _requested(load, offer), policy.max_size * offer.items, policy.timeout_seconds
     together = batches(load)
     if places:
-        kept = few_places(asked, places)
-        yield replace(kept, wait=places * asked.drain) if together else kept
+        kept = few_places(requested, places)
+        yield replace(kept, wait=places * requested.drain) if together else kept
         if together:
             yield lost_for_places(bulk_of(load), places)
     if _expires(policy):
-        kept = short_patience(asked, patience)
+        kept = short_patience(requested, patience)
         yield replace(kept, wait=patience) if together else kept
         if together:
             yield lost_for_patience(bulk_of(load), patience)
 
 
-def _asked(load: StageLoad, offer: Offer) -> OfferedLoad:
+def _requested(load: StageLoad, offer: Offer) -> OfferedLoad:
     full = stage_capacity(load)
     size = predict(replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * full))).batch_size_mean
     work = load.arrival_rate / size * load.service.occupancy(size)

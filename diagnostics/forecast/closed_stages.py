@@ -113,17 +113,17 @@ def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[
 
 
 def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:
-    slowed, asked = _slowed(scenario, rates), _asked(scenario, span)
+    slowed, requested = _slowed(scenario, rates), _requested(scenario, span)
     found = {
         model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
         if model.engine
-        else stage_numbers(model, replace(asked, rate=rates.get(model.name, 0.0)), slowed.get(model.name, 1.0))
+        else stage_numbers(model, replace(requested, rate=rates.get(model.name, 0.0)), slowed.get(model.name, 1.0))
         for model in scenario.models
     }
-    return with_callers(scenario, found, rates, asked)
+    return with_callers(scenario, found, rates, requested)
 
 
-def _asked(scenario: Scenario, span: float) -> Offer:
+def _requested(scenario: Scenario, span: float) -> Offer:
     """Return how requests come, but for how many."""
     bursts = [one.burst for one in scenario.traffic if isinstance(one, OpenLoop)]
     items = max((one.items for one in scenario.traffic), default=1)

@@ -89,7 +89,7 @@ def fit_engine(
     at_work = at_work or _at_work(evidence, on, rate * work)
     iteration = _iteration(evidence, on, at_work / frequency)
     joins = min(rate / frequency, slots)
-    joining, bounds, said = _joining(evidence, on, iteration, joins)
+    joining, bounds, stated = _joining(evidence, on, iteration, joins)
     running = max(rate * work / at_work, 1.0)
     decoding = max(iteration - joins * joining, iteration / 100)
     waited = at_work * iteration / 2 + joining * (1 - min(joins, 1.0))
@@ -112,7 +112,7 @@ def fit_engine(
         seconds=seconds,
         scv=scv,
         error=drift(evidence, on, ENGINE_ITERATION_SECONDS),
-        assumptions=(said,),
+        assumptions=(stated,),
     )
 
 
@@ -154,11 +154,11 @@ def _joining(evidence: Evidence, on: Subject, iteration: float, joins: float) ->
     """Return what a joining request adds, its bounds, and what that rests on."""
     read, most = evidence.read(ENGINE_JOINING_SECONDS, on), _MOST_JOINING * iteration / joins
     if read.value is None or read.low is None or read.high is None:
-        said = f"{on.model}'s iterations take as long at other loads: what joining requests add could not be seen"
-        return 0.0, (0.0, most), said
+        stated = f"{on.model}'s iterations take as long at other loads: what joining requests add could not be seen"
+        return 0.0, (0.0, most), stated
     value = min(read.value, most)
-    said = f"{on.model}'s iterations lengthen with the requests that join, as between the reads of its gauges"
-    return value, (min(read.low, value), max(min(read.high, most), value)), said
+    stated = f"{on.model}'s iterations lengthen with the requests that join, as between the reads of its gauges"
+    return value, (min(read.low, value), max(min(read.high, most), value)), stated
 
 
 def _own_scv(scv: float | None, rate: float, seconds: float, joining: float) -> float:

@@ -140,9 +140,9 @@ class Fitted:
     nested: Mapping[str, str] = field(default_factory=dict)
 
 
-def nested_calls(said: str, where: str) -> Unpredictable:
+def nested_calls(stated: str, where: str) -> Unpredictable:
     """Return that calls from inside executions keep something from being forecast; `said` is whose, and why."""
-    return Unpredictable(said, where=f"model {where}", hint="measure the change on a server of its own")
+    return Unpredictable(stated, where=f"model {where}", hint="measure the change on a server of its own")
 
 
 def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> SimulationResult:

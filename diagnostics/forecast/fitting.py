@@ -20,7 +20,7 @@ from diagnostics.forecast.fitted import (
     nested_calls,
     outcome_of,
 )
-from diagnostics.forecast.members import FittedModel, member, raced, said_together
+from diagnostics.forecast.members import FittedModel, member, raced, stated_together
 from diagnostics.forecast.sharing import CENTRAL, SharedDevice, alone, sharing_of
 from diagnostics.forecast.traffic import EntryTraffic, calls_of, entry_subject, hidden_seconds, offered, scv
 from diagnostics.signals.counting import ENOUGH_EVENTS
@@ -239,12 +239,12 @@ def _nested(item: Anatomy, parts: _Parts) -> Mapping[str, str]:
     for stage in item.stages:
         if stage.caller and not parts.inner[stage.caller].called:
             called.setdefault(stage.caller, []).append(stage.model)
-    said = {
+    stated = {
         caller: f"{caller} calls {' and '.join(dict.fromkeys(models))} from inside its executions: "
         f"{parts.inner[caller].unknown or 'how is not known'}"
         for caller, models in called.items()
     }
-    return {model: said[caller] for caller, models in called.items() for model in models} | said
+    return {model: stated[caller] for caller, models in called.items() for model in models} | stated
 
 
 def _name(item: Anatomy) -> str:
@@ -329,10 +329,10 @@ def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
             and evidence.calls(Subject(server=server, model=name))
         ):
             traffic = OpenLoop(entry=name, rate=total - known)
-            said = f"{name} is called directly as well, {total - known:.3g} times per second"
+            stated = f"{name} is called directly as well, {total - known:.3g} times per second"
             parts.entries[name] = EntryGraph(name=name, steps=(ModelVisit(model=name),))
             parts.calls[name] = EntryTraffic(
-                traffic=traffic, rate=traffic.rate, dispersion=None, replayed=False, assumptions=(said,)
+                traffic=traffic, rate=traffic.rate, dispersion=None, replayed=False, assumptions=(stated,)
             )
 
 
@@ -388,13 +388,13 @@ def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
 
 
 def _assumptions(parts: _Parts, sharing: Sequence[SharedDevice]) -> tuple[str, ...]:
-    said: list[str] = []
+    stated: list[str] = []
     for calls in parts.calls.values():
-        said += calls.assumptions
+        stated += calls.assumptions
     for name, one in parts.members.items():
-        said += parts.engines[name].assumptions if name in parts.engines else one.assumptions
-    said += [one.assumption for one in sharing]
-    return tuple(dict.fromkeys(said_together(said, list(parts.members))))
+        stated += parts.engines[name].assumptions if name in parts.engines else one.assumptions
+    stated += [one.assumption for one in sharing]
+    return tuple(dict.fromkeys(stated_together(stated, list(parts.members))))
 
 
 def measured(evidence: Evidence, item: Anatomy) -> Measured:

@@ -70,12 +70,12 @@ def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> FittedMode
     if service is None or service.executions <= 0:
         raise Unpredictable("no execution's time was read", where=f"model {name}", hint=_STATISTICS)
     service = _guessed(service)
-    scv, bounds, said = _variability(evidence, on, service.per_item)
+    scv, bounds, stated = _variability(evidence, on, service.per_item)
     error = drift(evidence, on, EXECUTION_SECONDS, service)
     if calls.called:
         # How its executions vary is how its calls do.
         service, error = own_part(service, calls), own_drift(evidence, on, calls)
-        scv, bounds, said = SERVICE_SCV, _SCV_BOUNDS, (_holds(name, service, calls),)
+        scv, bounds, stated = SERVICE_SCV, _SCV_BOUNDS, (_holds(name, service, calls),)
     in_flight = 2 if {config.backend, config.platform} & set(_TENSORRT) else 1
     return FittedModel(
         model=Model(
@@ -94,7 +94,7 @@ def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> FittedMode
             overtakes=OVERTAKES,
         ),
         devices=devices_of(config, round(instances)),
-        assumptions=(*said, *([_OVERLAPPING.format(name)] if in_flight > 1 else [])),
+        assumptions=(*stated, *([_OVERLAPPING.format(name)] if in_flight > 1 else [])),
     )
 
 
@@ -219,11 +219,11 @@ def _variability(
     return own, (own / 2, own * 2), ()
 
 
-def said_together(said: Sequence[str], models: Sequence[str]) -> list[str]:
+def stated_together(stated: Sequence[str], models: Sequence[str]) -> list[str]:
     """Return what is assumed, with that which holds of several models alike said of them once, where it comes first."""
     alike = {_UNTRACED.format(model): model for model in models}
-    together = _UNTRACED.format(", ".join(alike[one] for one in said if one in alike))
-    return [together if one in alike else one for one in said]
+    together = _UNTRACED.format(", ".join(alike[one] for one in stated if one in alike))
+    return [together if one in alike else one for one in stated]
 
 
 # Half a second is lost at a time: of a window of 30 s, two runs' mean queues differ by a half of themselves.

@@ -40,16 +40,16 @@ class GpuMemory:
         A model that is not on a GPU takes nothing of it; one that gets fewer gives its memory back.
         """
         on_gpu = {*self.held, *self.at_most, *self.unknown}
-        asked = {model: count for model, count in more.items() if count and model in on_gpu}
-        if not any(count > 0 for count in asked.values()):
+        requested = {model: count for model, count in more.items() if count and model in on_gpu}
+        if not any(count > 0 for count in requested.values()):
             return True
         if self.free is None:
             return None
-        known = sum(count * self.held.get(model, 0.0) for model, count in asked.items())
-        bound = sum(max(count, 0.0) * self.at_most.get(model, 0.0) for model, count in asked.items())
+        known = sum(count * self.held.get(model, 0.0) for model, count in requested.items())
+        bound = sum(max(count, 0.0) * self.at_most.get(model, 0.0) for model, count in requested.items())
         if known > self.free:
             return False
-        unknown = any(model in self.unknown and count > 0 for model, count in asked.items())
+        unknown = any(model in self.unknown and count > 0 for model, count in requested.items())
         return True if known + bound <= self.free and not unknown else None
 
 

@@ -58,12 +58,12 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     after = changed(fitted, what_if)
     before = changed(fitted, WhatIf(traffic=what_if.traffic)) if what_if.traffic else fitted
     baseline = _performance(before, seed, draws)
-    said = () if what_if.traffic else unlike(fitted, baseline)
+    stated = () if what_if.traffic else unlike(fitted, baseline)
     return Forecast(
         baseline=baseline,
         predicted=_performance(after, seed, draws),
         measured_mean=fitted.measured.mean,
-        assumptions=(*after.assumptions, *said),
+        assumptions=(*after.assumptions, *stated),
     )
 
 

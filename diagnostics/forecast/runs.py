@@ -314,11 +314,11 @@ def _through(outcome: EntryOutcome) -> float:
 
 def _passed(run: ScenarioRun, model: str) -> float:
     """Return the part that a full stage executes of what is asked of it, by all entries: first come, first served."""
-    asked = sum(_asked(run, entry, model) for entry in run.scenario.entries)
-    return min(_served(run, model) / asked, 1.0) if asked > 0 else 0.0
+    requested = sum(_requested(run, entry, model) for entry in run.scenario.entries)
+    return min(_served(run, model) / requested, 1.0) if requested > 0 else 0.0
 
 
-def _asked(run: ScenarioRun, entry: EntryGraph, model: str) -> float:
+def _requested(run: ScenarioRun, entry: EntryGraph, model: str) -> float:
     """Return what an entry's requests ask of a model: items; of an engine, requests."""
     engine = any(one.engine for one in run.scenario.models if one.name == model)
     items = 1 if engine else max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)

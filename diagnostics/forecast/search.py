@@ -169,7 +169,7 @@ class _Search:
 
     def run(self, baseline: Performance) -> Tuning:
         if self.target.met(baseline) and not self.fewer and self.vary is None:
-            return self._told(baseline, _unchanged(self.fitted, baseline), ())
+            return self._reported(baseline, _unchanged(self.fitted, baseline), ())
         self.limit = self.target.seconds * _SLACK
         menus, whole = self._menus()
         self._weigh(menus, whole)
@@ -177,9 +177,9 @@ class _Search:
             self._from_fastest(menus)
         best = next((full for one, _ in self.meeting if self.target.met((full := self._full(one)).performance)), None)
         others = [quick for one, quick in self.meeting if best is None or one.what_if.changes != best.changes]
-        return self._told(baseline, best, others[:RUNNERS_UP])
+        return self._reported(baseline, best, others[:RUNNERS_UP])
 
-    def _told(self, baseline: Performance, best: Candidate | None, others: Sequence[Candidate]) -> Tuning:
+    def _reported(self, baseline: Performance, best: Candidate | None, others: Sequence[Candidate]) -> Tuning:
         return Tuning(
             target=self.target,
             minimize=self.minimize,

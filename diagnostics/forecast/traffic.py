@@ -172,17 +172,17 @@ def _closed(
     clients = round(most.value)
     think = max(clients / rate - mean_seconds, 0.0)
     traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
-    said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
-    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(said,))
+    stated = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(stated,))
 
 
 def _replayed(name: str, times: Sequence[float], rate: float, items: int) -> EntryTraffic:
     last = times[-_MOST_REPLAYED:]
     traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - last[0] for at in last), items=items)
-    said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
+    stated = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
     if len(last) < len(times):
-        said += f"; of {len(times)}, the last {len(last)} are replayed"
-    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
+        stated += f"; of {len(times)}, the last {len(last)} are replayed"
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(stated,))
 
 
 def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> EntryTraffic:
@@ -200,10 +200,10 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
             what = f"come more evenly than by chance (index of dispersion {index.value:.2g})"
     else:
         what = "are taken to be independent (Poisson): how they bunch could not be read"
-    said = f"requests to {name} arrive whatever the server does (open loop) and {what}"
+    stated = f"requests to {name} arrive whatever the server does (open loop) and {what}"
     # An index above 1 is the size of the group that a request arrives in, whatever the time within it.
     traffic = OpenLoop(entry=name, rate=rate, scv=min(central, 1.0), burst=max(central, 1.0), items=items)
-    return EntryTraffic(traffic=traffic, rate=rate, dispersion=bounds, replayed=False, assumptions=(said,))
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=bounds, replayed=False, assumptions=(stated,))
 
 
 def _bounds(index: float, score: float, central: float) -> Interval:

@@ -166,10 +166,10 @@ def judge(
         return Judgement(verdict=Verified.REFUTED, reason=_off(off, predicted))
     if unchanged is None:
         return Judgement(verdict=Verified.CONFIRMED, reason="as predicted, where the old settings could not keep up")
-    return _told_apart(after, predicted, unchanged, seconds)
+    return _distinguished(after, predicted, unchanged, seconds)
 
 
-def _told_apart(after: Estimate, predicted: Estimate, unchanged: Estimate, seconds: float) -> Judgement:
+def _distinguished(after: Estimate, predicted: Estimate, unchanged: Estimate, seconds: float) -> Judgement:
     same, gap = difference(after, unchanged), abs(predicted.value - unchanged.value)
     nearer = abs(after.value - predicted.value) < abs(same.value)
     if nearer and (same.low > 0 or same.high < 0):

@@ -83,8 +83,8 @@ def _check_nested(fitted: Fitted, what_if: WhatIf) -> None:
     now = next((one.clients for one in fitted.scenario.traffic if isinstance(one, ClosedLoop)), 0)
     more = what_if.rate_factor > 1.0 or bool(what_if.traffic) or (what_if.clients or 0) > now
     if fitted.nested and more:
-        model, said = next(iter(fitted.nested.items()))
-        raise nested_calls(said, model)
+        model, stated = next(iter(fitted.nested.items()))
+        raise nested_calls(stated, model)
 
 
 def _clients(traffic: Traffic, entry: str, clients: int) -> Traffic:
@@ -130,25 +130,25 @@ def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
         raise UsageError("no such model behind this entry", where=change.model, hint=f"its models are {known}")
     if change.model in fitted.nested:
         raise nested_calls(fitted.nested[change.model], change.model)
-    model, said = models[change.model], list[str]()
+    model, stated = models[change.model], list[str]()
     # Blocks first: a window belongs to a batcher that the same change may add.
     for setting in sorted(change.settings, key=lambda one: one.path.count(".")):
         model, more = _apply(fitted, model, setting)
-        said += more
+        stated += more
     _check_preferred(model, change)
     _check_batches(fitted, model)
     models[model.name] = _fitting(model)
     scenario: Scenario = replace(fitted.scenario, models=tuple(models.values()))
-    return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *said))
+    return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *stated))
 
 
 def _check_preferred(model: Model, change: ConfigChange) -> None:
     """Refuse preferred sizes that Triton would refuse: "dynamic batching preferred size must be <= max batch size"."""
     for setting in change.settings:
-        asked = setting.value if setting.path.endswith(".preferred_batch_size") else None
-        if isinstance(asked, tuple) and asked and max(asked) > model.max_batch:
+        requested = setting.value if setting.path.endswith(".preferred_batch_size") else None
+        if isinstance(requested, tuple) and requested and max(requested) > model.max_batch:
             raise UsageError(
-                f"Triton loads no preferred_batch_size {max(asked)} above max_batch_size {model.max_batch}",
+                f"Triton loads no preferred_batch_size {max(requested)} above max_batch_size {model.max_batch}",
                 where=model.name,
                 hint=f"give sizes up to {model.max_batch}, or a larger max_batch_size, too",
             )
@@ -209,12 +209,12 @@ def _instances(fitted: Fitted, model: Model, count: int) -> tuple[Model, list[st
         raise Unpredictable("instances of an engine are engines of their own", where=model.name, hint=MEASURE)
     devices = fitted.devices.get(model.name, (1,))
     instances = sum(count * each for each in devices)
-    said = []
+    stated = []
     if instances > model.instances and not model.demand:
-        said.append(
+        stated.append(
             f"the device has room for {instances} instances of {model.name}: its use was not measured, or is low"
         )
-    return replace(model, instances=instances), said
+    return replace(model, instances=instances), stated
 
 
 def _larger(model: Model, most: int) -> list[str]:

@@ -121,14 +121,14 @@ def _alerts(slo: Slo, runbooks: str) -> Iterator[Tree]:
         yield _unmeasured(slo, runbooks)
 
 
-def _alert(slo: Slo, severity: str, told: Sequence[Pair], runbooks: str) -> Tree:
+def _alert(slo: Slo, severity: str, reported: Sequence[Pair], runbooks: str) -> Tree:
     name, label, runbook = _ALERTS[severity]
     windows = " or ".join(
-        f"{window_text(pair.long)} and {window_text(pair.short)} at {pair.factor:.3g} times" for pair in told
+        f"{window_text(pair.long)} and {window_text(pair.short)} at {pair.factor:.3g} times" for pair in reported
     )
     return {
         "alert": name,
-        "expr": " or ".join(_burns(slo, pair) for pair in told),
+        "expr": " or ".join(_burns(slo, pair) for pair in reported),
         "labels": {"severity": label, **slo.labels, **slo.alert_labels.get(severity, {}), "slo": slo.name},
         "annotations": {
             "summary": f'{slo.name} burns its budget {{{{ $value | printf "%.3g" }}}} times as fast as allowed',

@@ -303,8 +303,8 @@ def decoupled(model: ModelFolder) -> bool | None:
         return True
     written = llm_arguments(model)
     if written is not None:
-        said = written.section("triton_config").get("decoupled")
-        return said if isinstance(said, bool) else None
+        stated = written.section("triton_config").get("decoupled")
+        return stated if isinstance(stated, bool) else None
     sets = model.backend is None or any("set_model_transaction_policy" in file.text for file in code_of(model))
     return None if sets else False
 
@@ -314,15 +314,15 @@ def streams(model: ModelFolder, named: Named) -> bool | None:
 
     Source: Triton core, which sets the policy of ensembles itself: seen on Triton 2.51.
     """
-    said, seen, waiting = set[bool | None](), {model.path}, [model]
+    stated, seen, waiting = set[bool | None](), {model.path}, [model]
     while waiting:
         one = waiting.pop()
         if not one.ensemble or one.config is None:
-            said.add(decoupled(one))
+            stated.add(decoupled(one))
             continue
         members = [named(step.model) if step.model else None for step in steps(one.config)]
-        said |= {None} if None in members else set()
+        stated |= {None} if None in members else set()
         new = {member.path: member for member in members if member is not None and member.path not in seen}
         seen |= set(new)
         waiting += new.values()
-    return True if True in said else (None if None in said else False)
+    return True if True in stated else (None if None in stated else False)

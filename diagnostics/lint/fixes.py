@@ -79,5 +79,5 @@ def _shown(value: Setting | SettingValue) -> str:
 
 def configurations(project: Project) -> Mapping[str, TextFile]:
     """Return the configurations that could be read, by the path to show."""
-    models = (repository.models[name] for repository in project.repositories for name in sorted(repository.asked))
+    models = (repository.models[name] for repository in project.repositories for name in sorted(repository.requested))
     return {model.config.file.path: model.config.file for model in models if model.config}

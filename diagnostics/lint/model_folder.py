@@ -172,13 +172,13 @@ def remembered(ask: Callable[[_Asked], _Answer]) -> Callable[[_Asked], _Answer]:
     key = f"{ask.__module__}.{ask.__qualname__}"
 
     @wraps(ask)
-    def asked(one: _Asked) -> _Answer:
+    def requested(one: _Asked) -> _Answer:
         known: dict[str, _Answer] = one.__dict__
         if key not in known:
             known[key] = ask(one)
         return known[key]
 
-    return asked
+    return requested
 
 
 def _entries(path: Path) -> Mapping[str, bool]:

@@ -212,7 +212,7 @@ class Repository:
     Attributes:
         shown: its path as given by the user.
         models: its models by name, sorted.
-        asked: names of those to report on; the others are only looked up by these.
+        requested: names of those to report on; the others are only looked up by these.
         named: whether it was given itself, rather than found below a folder, or by one of its models.
 
     """
@@ -220,7 +220,7 @@ class Repository:
     path: Path
     shown: str
     models: Mapping[str, ModelFolder]
-    asked: frozenset[str]
+    requested: frozenset[str]
     named: bool = False
 
     @property
@@ -282,7 +282,7 @@ def _repository(path: Path, found: Models) -> Repository:
     siblings = () if found.complete else _siblings(path)
     shown = {**{name: joined(found.shown, name) for name in siblings}, **found.names}
     models = {name: ModelFolder(name=name, path=path / name, shown=shown[name]) for name in sorted(shown)}
-    return Repository(path=path, shown=found.shown, models=models, asked=frozenset(found.names), named=found.named)
+    return Repository(path=path, shown=found.shown, models=models, requested=frozenset(found.names), named=found.named)
 
 
 def _siblings(path: Path) -> Iterator[str]:

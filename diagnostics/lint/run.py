@@ -92,7 +92,7 @@ class _Run:
         for trouble in project.troubles:
             self._trouble(trouble)
         for repository in project.repositories:
-            for name in sorted(repository.asked):
+            for name in sorted(repository.requested):
                 self.progress(f"{self.models} models, now {name}")
                 self._model(repository.models[name], repository)
             self._repository(repository)
@@ -148,12 +148,12 @@ class _Run:
     def _repository(self, repository: Repository) -> None:
         so_far, self.problems = self.problems, []
         self._ask(RuleScope.REPOSITORY, lambda shared: RepositoryView(**shared, repository=repository))
-        self.problems = [*so_far, *_of_asked(self.problems, repository)]
+        self.problems = [*so_far, *_of_requested(self.problems, repository)]
 
     def _ask(self, scope: RuleScope, view: Callable[[dict[str, Any]], object]) -> None:
         for found in self.by_scope[scope]:
-            told = {"rule": found.id, "severity": found.rule.severity}
-            self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
+            reported = {"rule": found.id, "severity": found.rule.severity}
+            self._judge(found, view({**reported, "settings": self.settings, "project": self.project}))
 
     def _judge(self, found: RegisteredRule, view: object) -> None:
         try:
@@ -198,13 +198,13 @@ def _decided(problems: Sequence[LintProblem], settings: LintSettings) -> tuple[l
     return left, disabled
 
 
-def _of_asked(problems: Iterable[LintProblem], repository: Repository) -> Iterator[LintProblem]:
+def _of_requested(problems: Iterable[LintProblem], repository: Repository) -> Iterator[LintProblem]:
     """Yield what concerns the models that were asked for; all of it where the whole repository was."""
-    if repository.asked == set(repository.models):
+    if repository.requested == set(repository.models):
         yield from problems
         return
-    asked = [repository.models[name].shown for name in repository.asked]
-    yield from (problem for problem in problems if any(_within(problem.place.path, shown) for shown in asked))
+    requested = [repository.models[name].shown for name in repository.requested]
+    yield from (problem for problem in problems if any(_within(problem.place.path, shown) for shown in requested))
 
 
 def _within(path: str, folder: str) -> bool:

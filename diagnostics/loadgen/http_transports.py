@@ -64,16 +64,16 @@ async def refusal(answer: aiohttp.ClientResponse) -> str:
     """Return why an answer is no result, in the server's words."""
     if 300 <= answer.status < 400:
         return f"[{answer.status}] redirects to {answer.headers.get('Location', 'elsewhere')}, which is not followed"
-    return f"[{answer.status}] {_said(await whole_body(answer)) or answer.reason or 'no reason given'}"
+    return f"[{answer.status}] {_stated(await whole_body(answer)) or answer.reason or 'no reason given'}"
 
 
-def _said(body: bytes) -> str:
+def _stated(body: bytes) -> str:
     try:
-        said = json_value(body)
+        stated = json_value(body)
     except ValueError:
-        said = None
-    if isinstance(said, dict) and "error" in said:
-        return str(said["error"])
+        stated = None
+    if isinstance(stated, dict) and "error" in stated:
+        return str(stated["error"])
     text = body.decode("utf-8", "replace").strip()
     # A page of a proxy says less than its status.
     return "" if text.startswith("<") else text

@@ -101,20 +101,20 @@ class GrpcTransport:
 
     def _failed(self, error: Exception) -> Reply:
         """Return the reply of a failed call: no answer, or a refusal in the server's own words."""
-        status, said = _status(error)
+        status, stated = _status(error)
         match status:
             case "DEADLINE_EXCEEDED":
                 return refused(f"no complete answer within {self._endpoint.timeout:g} s", 0)
-            case "UNAVAILABLE" if _of_channel(said):
-                return refused(unavailable(said)[0], 0)
+            case "UNAVAILABLE" if _of_channel(stated):
+                return refused(unavailable(stated)[0], 0)
             case "CANCELLED":
                 return refused("the call was cancelled", 0)
             case _:
-                return refused(self._scrub(f"[{status}] {said}" if status else said), 500)
+                return refused(self._scrub(f"[{status}] {stated}" if status else stated), 500)
 
 
-def _of_channel(said: str) -> bool:
-    return bool(_CHANNEL.search(said)) or not said
+def _of_channel(stated: str) -> bool:
+    return bool(_CHANNEL.search(stated)) or not stated
 
 
 def _status(error: Exception) -> tuple[str, str]:

@@ -124,8 +124,8 @@ def _ready(entries: tuple[IndexEntry, ...]) -> list[str]:
 
 
 def _state(entry: IndexEntry) -> str:
-    said = plain(f"{entry.state}: {entry.reason}".strip(": ")) or "not loaded"
-    return f"{entry.name} is {said}"
+    stated = plain(f"{entry.state}: {entry.reason}".strip(": ")) or "not loaded"
+    return f"{entry.name} is {stated}"
 
 
 def _refuse_unready(entries: tuple[IndexEntry, ...], endpoint: Endpoint) -> None:

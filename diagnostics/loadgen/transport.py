@@ -45,15 +45,15 @@ def _tokens(counts: Any) -> int:
         raise ValueError("what counts its tokens is no number") from None
 
 
-def of_model(asked: str, said: object) -> None:
+def of_model(asked: str, stated: object) -> None:
     """Refuse an answer of another model than was asked; one that names none is taken at its word.
 
     Raises:
         ValueError: it names another model.
 
     """
-    if said and said != asked:
-        raise ValueError(f"it is of model {said!r}")
+    if stated and stated != asked:
+        raise ValueError(f"it is of model {stated!r}")
 
 
 def read_result(result: Any, reads: Reads) -> tuple[tuple[int, ...], str]:

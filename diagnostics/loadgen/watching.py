@@ -132,8 +132,8 @@ class Watcher:
         found: list[Explanation] = []
         try:
             with deadline(LONGEST.value):
-                said = self._explained(scrapes, model, found.append)
-                return replace(said, others=self._others(found[0], model, ends)) if found else said
+                stated = self._explained(scrapes, model, found.append)
+                return replace(stated, others=self._others(found[0], model, ends)) if found else stated
         except OutOfTimeError:
             return _late(found)
         except Exception as error:  # noqa: BLE001 - what was measured is worth more than why
@@ -222,7 +222,7 @@ def _late(found: Sequence[Explanation]) -> Diagnosis:
 
 def diagnosis(explanation: Explanation) -> Diagnosis:
     """Return an explanation's answer in short."""
-    first = explanation.loud[0] if explanation.loud else None
+    first = explanation.actionable[0] if explanation.actionable else None
     return Diagnosis(
         verdict=explanation.verdict.value,
         cause=f"{first.check} of {subject_name(first)}" if first else "",

@@ -135,7 +135,7 @@ class Bar:
     segments: tuple[Segment, ...]
     shown: str
     share: str
-    told: str
+    reported: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +198,11 @@ def _bar(name: str, cells: Mapping[Phase, float], begin: float, scale: float, it
                 Segment(phase=phase.value, x=at / scale * SPAN, width=width, shown=Unit.SECONDS.show(seconds))
             )
             at += seconds
-    told = ", ".join(f"{segment.phase} {segment.shown}" for segment in segments)
+    reported = ", ".join(f"{segment.phase} {segment.shown}" for segment in segments)
     return Bar(
         name=name,
         segments=tuple(segments),
         shown=Unit.SECONDS.show(at - begin),
         share=share(at - begin, item),
-        told=told or "no time",
+        reported=reported or "no time",
     )

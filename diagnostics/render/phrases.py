@@ -46,23 +46,23 @@ def _settings(finding: Finding) -> dict[str, object]:
 def title(explanation: Explanation) -> str:
     """Return the verdict, with the root cause and what it is about where there is one."""
     verdict = explanation.verdict.value
-    first = next(iter(explanation.loud), None)
+    first = next(iter(explanation.actionable), None)
     return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
 
 
 def headline(explanation: Explanation) -> str:
     """Return the answer in one sentence: the root cause, else why there is none."""
-    if explanation.loud:
-        return explanation.loud[0].summary
+    if explanation.actionable:
+        return explanation.actionable[0].summary
     return explanation.reason or _nothing_to_change(explanation)
 
 
 def changes(explanation: Explanation) -> list[str]:
     """Return the changes of settings inside the window, as `changes_told`."""
-    return changes_told(explanation.changes)
+    return changes_reported(explanation.changes)
 
 
-def changes_told(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
+def changes_reported(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
     """Return changes of settings, each with its server, in their order with their times in UTC."""
     several = len({server for server, _ in made}) > 1
     return [
@@ -74,10 +74,10 @@ def changes_told(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
 
 def next_step(explanation: Explanation) -> str:
     """Return what to do first, as `fix: …`, `mitigate: …` or `next: …`; empty when there is nothing to do."""
-    for finding in explanation.loud[:1]:
+    for finding in explanation.actionable[:1]:
         if finding.suggestion:
             return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
-    if explanation.loud or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
+    if explanation.actionable or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
         return ""
     if explanation.window.untimed and explanation.blind_spots:
         return f"next: {explanation.blind_spots[0].whole_fix}"
@@ -98,7 +98,7 @@ def next_command(explanation: Explanation) -> str:
 
 def rough(explanation: Explanation) -> str:
     """Return why the answer is to be taken with care, in sentences; empty where nothing speaks against it."""
-    doubt = explanation.loud[0].doubt if explanation.loud else ""
+    doubt = explanation.actionable[0].doubt if explanation.actionable else ""
     return f"{doubt} Check the cause before you act on it." if doubt else ""
 
 
@@ -207,11 +207,11 @@ def end_to_end(finding: Finding) -> str:
 def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
     high = "not keeping up" if mean.high is None else show(mean.high)
-    said = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
+    stated = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
     if effect.p95 is not None and effect.now_p95 is not None:
-        said += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
+        stated += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
     by = "" if effect.simulated else ", by closed forms"
-    return f"predicted end to end: {said}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
+    return f"predicted end to end: {stated}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
 def value(line: LedgerLine) -> str:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 # A clock that is slewed gains less from one verdict to the next.
 STEP = 0.5
 # How long it is told of; whoever looks at the times of the last hours has to know.
-TOLD_FOR = 3600.0
+REPORTED_FOR = 3600.0
 _PART, _WHAT = "clock", "keeping the time of day"
 
 
@@ -39,7 +39,7 @@ class ClockWatch:
             way = f"the clock was set {'ahead' if step > 0 else 'back'} by {abs(step):.1f} s"
             self._metrics.faults.failed(_WHAT, way)
             log.warning("%s; dates before and after it do not fit together", way)
-        elif steady - self._stepped > TOLD_FOR:
+        elif steady - self._stepped > REPORTED_FOR:
             self._metrics.faults.works(_WHAT)
 
 

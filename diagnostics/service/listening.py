@@ -106,19 +106,19 @@ def _socket(family: int, kind: int, protocol: int, address: tuple[Any, ...], *, 
     return made
 
 
-def require_auth_if_public(listen: Listen, setting: str, *, asked: bool, allowed: bool) -> None:
+def require_auth_if_public(listen: Listen, setting: str, *, requested: bool, allowed: bool) -> None:
     """Refuse to let in whoever reaches this machine.
 
     Args:
         listen: where.
         setting: where that was written.
-        asked: whether anyone is asked for a password, a token or a certificate.
+        requested: whether anyone is asked for a password, a token or a certificate.
         allowed: whether that nobody is asked is wanted.
 
     Raises:
         UsageError: other machines reach the address, nobody is asked, and that is not wanted.
 
     """
-    if not (listen.loopback or asked or allowed):
+    if not (listen.loopback or requested or allowed):
         hint = "set web.config_file with users or web.bearer_token_file, or web.allow_unauthenticated = true"
         raise UsageError(f"{listen} lets everyone in who reaches this machine", where=setting, hint=hint)

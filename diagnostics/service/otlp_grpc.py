@@ -53,11 +53,11 @@ class GrpcConnections:
         self._peers: Peers[str] = Peers()
         self._seen: dict[str, str] = {}
         # Those that asked since the last look, which may not have seen them.
-        self._asked: dict[Peer, bool] = {}
+        self._requested: dict[Peer, bool] = {}
 
-    def asked(self, peer: Peer, *, admitted: bool) -> None:
+    def requested(self, peer: Peer, *, admitted: bool) -> None:
         """Note that a peer asked for something, and whether it proved who it is."""
-        self._asked[peer] = admitted or self._asked.get(peer, False)
+        self._requested[peer] = admitted or self._requested.get(peer, False)
 
     def look(self) -> None:
         """Take in who came and who left, and end the longest idle of too many."""
@@ -68,9 +68,9 @@ class GrpcConnections:
             if peer is not None:
                 self._peers.came(peer, target)
         self._seen = sockets
-        for peer, admitted in self._asked.items():
-            self._peers.asked(peer, admitted=admitted)
-        self._asked.clear()
+        for peer, admitted in self._requested.items():
+            self._peers.requested(peer, admitted=admitted)
+        self._requested.clear()
         self._peers.forget(lambda target: target not in sockets)
         ended = self._peers.give_way(MOST_KEPT)
         for target in ended:
@@ -203,7 +203,7 @@ def grpc_address(settings: Settings, credentials: Credentials) -> Listen:
     listen = parse_listen(settings.otlp.grpc_listen_address, SETTING)
     if listen.overlaps(parse_listen(settings.web.listen_address, LISTEN_SETTING)):
         raise UsageError(f"{listen} is taken by {LISTEN_SETTING}", where=SETTING, hint="choose another port")
-    require_auth_if_public(listen, SETTING, asked=credentials.asked, allowed=settings.web.allow_unauthenticated)
+    require_auth_if_public(listen, SETTING, requested=credentials.requested, allowed=settings.web.allow_unauthenticated)
     refuse_versions(credentials.config.tls, SETTING)
     return listen
 
@@ -330,7 +330,7 @@ class GrpcDoor:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "certificates are required since a reload: restart")
         header = dict(context.invocation_metadata()).get("authorization")
         answer = await self._authentication.answer(header, host)
-        self._connections.asked(peer_of((host, port_of(context.peer()))), admitted=answer is Credential.ADMITTED)
+        self._connections.requested(peer_of((host, port_of(context.peer()))), admitted=answer is Credential.ADMITTED)
         if answer is Credential.TOO_MANY:
             self._metrics.refused.labels("attempts").inc()
             await _send_away(context, grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY, round(SECONDS_PER_ATTEMPT))

@@ -31,7 +31,7 @@ class Peers(Generic[Held]):
         self._strangers.pop(peer, None)
         self._strangers[peer] = held
 
-    def asked(self, peer: Peer, *, admitted: bool) -> None:
+    def requested(self, peer: Peer, *, admitted: bool) -> None:
         """Note that a peer asked for something, and whether it proved who it is."""
         group = self._known if admitted or peer in self._known else self._strangers
         held = self._strangers.pop(peer, None) or self._known.pop(peer, None)

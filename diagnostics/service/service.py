@@ -220,8 +220,8 @@ class Service:
 
     def _served(self, deployment: str, server: str) -> bool | None:
         """Return whether a server had requests in the newest verdict's window; None before the first one."""
-        said = self.board.read().evaluations.get(deployment)
-        return any(one.server == server for one in said.explanation.anatomy) if said is not None else None
+        stated = self.board.read().evaluations.get(deployment)
+        return any(one.server == server for one in stated.explanation.anatomy) if stated is not None else None
 
 
 def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:

@@ -192,7 +192,7 @@ def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
         # A mistyped name is often why another one is missing.
         first = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
         name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(_told(first["msg"], first["type"]), where=_where(name, origins)) from None
+        raise UsageError(_reported(first["msg"], first["type"]), where=_where(name, origins)) from None
 
 
 def _where(name: str, origins: Mapping[str, str]) -> str:
@@ -209,7 +209,7 @@ def _origin_of(name: str, origins: Mapping[str, str]) -> str:
     return ""
 
 
-def _told(message: str, kind: str) -> str:
+def _reported(message: str, kind: str) -> str:
     if kind in _MEANT:
         return _MEANT[kind]
     plain = message.removeprefix("Value error, ")

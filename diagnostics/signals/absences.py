@@ -26,8 +26,8 @@ def _silences(view: ModelView) -> list[Outage]:
 
 def _all_idle(view: ModelView, one: Outage) -> bool:
     """Return whether nothing was completed since an outage began, here or beside, of what had been asked before."""
-    asked = any(table.counts for table in view.server.tables[METRICS].values())
-    return asked and not any(
+    requested = any(table.counts for table in view.server.tables[METRICS].values())
+    return requested and not any(
         arrived.count > 0 and arrived.start >= one.since
         for server in view.window.servers.values()
         for arrived in arrivals(whole_of(view, server))[0]

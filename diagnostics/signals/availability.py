@@ -73,8 +73,8 @@ _ATTEMPTS = (Happened.LOADED, Happened.RELOADED, Happened.LOAD_FAILED)
 def _wanted(view: ModelView) -> float:
     """1 when an ensemble calls the model, or it was counted in the window, or clients ask for it; else 0."""
     called = any(step.model == view.model for config in view.server.configs.values() for step in config.ensemble_steps)
-    asked = any(r.model == view.model and view.start <= r.at <= view.end for r in view.window.clients)
-    return float(called or asked or bool(view.keys()))
+    requested = any(r.model == view.model and view.start <= r.at <= view.end for r in view.window.clients)
+    return float(called or requested or bool(view.keys()))
 
 
 def _signal(name: str, doc: str, count: Callable[[ModelView], float]) -> Signal:

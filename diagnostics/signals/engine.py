@@ -61,14 +61,14 @@ def _work_seconds(engine: EngineReads, view: ModelView) -> Reading:
 
 
 def _slots(engine: EngineReads, view: ModelView) -> Reading:
-    said = [sample.slots for sample in engine.live if sample.slots]
+    stated = [sample.slots for sample in engine.live if sample.slots]
     configured = view.config.max_batch_size if view.config else 0
     built = view.config is not None and view.config.backend in names.ENGINE_BACKENDS_WITH_TIME and configured > 0
-    if not said:
+    if not stated:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
-    if built and configured < said[-1]:
+    if built and configured < stated[-1]:
         return Reading.of(float(configured), Unit.COUNT, "configuration")
-    return Reading.of(said[-1], Unit.COUNT, METRICS)
+    return Reading.of(stated[-1], Unit.COUNT, METRICS)
 
 
 def _slot_fill(engine: EngineReads, view: ModelView) -> Reading:
@@ -178,15 +178,15 @@ def _blocks(reads: Sequence[EngineSample]) -> list[tuple[float, float, float]] |
     Where a value is missing in the engine's report, later ones shift onto wrong labels (the TensorRT-LLM backend's
     reporter pairs them by position): then used and free do not add up to max.
     """
-    said = [
+    stated = [
         (read.kv_blocks, read.kv_used, read.kv_free)
         for read in reads
         if read.kv_blocks and read.kv_used is not None and read.kv_free is not None
     ]
-    if not said:
+    if not stated:
         return Missing.NOT_EXPORTED
-    wrong = sum(1 for most, used, free in said if abs(used + free - most) > _BLOCK)
-    return Missing.CONFLICTING if 2 * wrong > len(said) else said
+    wrong = sum(1 for most, used, free in stated if abs(used + free - most) > _BLOCK)
+    return Missing.CONFLICTING if 2 * wrong > len(stated) else stated
 
 
 def _need(engine: EngineReads, _: ModelView) -> Reading:
@@ -224,17 +224,17 @@ def _capacity(engine: EngineReads, _: ModelView) -> Reading:
 
 
 def _block_tokens(engine: EngineReads, _: ModelView) -> Reading:
-    said = [read.tokens_per_block for read in engine.live if read.tokens_per_block]
-    if not said:
+    stated = [read.tokens_per_block for read in engine.live if read.tokens_per_block]
+    if not stated:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
-    return Reading.of(said[-1], Unit.COUNT, METRICS)
+    return Reading.of(stated[-1], Unit.COUNT, METRICS)
 
 
 def _paused(engine: EngineReads, _: ModelView) -> Reading:
-    said = [read.paused for read in engine.live if read.paused is not None]
-    if not said:
+    stated = [read.paused for read in engine.live if read.paused is not None]
+    if not stated:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
-    return mean_over(said, Unit.COUNT)
+    return mean_over(stated, Unit.COUNT)
 
 
 def _pause_seconds(engine: EngineReads, view: ModelView) -> Reading:

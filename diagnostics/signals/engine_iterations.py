@@ -45,29 +45,29 @@ def _budget_fill(engine: EngineReads, _: ModelView) -> Reading:
     the maximum; without a budget iterations differ as prompts do.
     """
     reads = engine.waiting
-    said = [tokens for read in reads if (tokens := _tokens(read)) is not None]
+    stated = [tokens for read in reads if (tokens := _tokens(read)) is not None]
     budgets = [read.token_budget for read in reads if read.token_budget]
     if not reads:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
-    most = budgets[-1] if budgets else max(said, default=0.0)
+    most = budgets[-1] if budgets else max(stated, default=0.0)
     if not most:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
-    return mean_over([tokens / most for tokens in said], Unit.RATIO, estimated=not budgets)
+    return mean_over([tokens / most for tokens in stated], Unit.RATIO, estimated=not budgets)
 
 
 def _peak_tokens(engine: EngineReads, _: ModelView) -> Reading:
-    said = [tokens for read in engine.live if (tokens := _tokens(read)) is not None]
+    stated = [tokens for read in engine.live if (tokens := _tokens(read)) is not None]
     budgets = [read.token_budget for read in engine.live if read.token_budget]
-    if not said:
+    if not stated:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
-    return Reading.of(budgets[-1] if budgets else max(said), Unit.COUNT, METRICS, estimated=not budgets)
+    return Reading.of(budgets[-1] if budgets else max(stated), Unit.COUNT, METRICS, estimated=not budgets)
 
 
 def _iteration_seconds(engine: EngineReads, _: ModelView) -> Reading:
     """Mean time of an iteration: the time between live reads ÷ the iterations between them."""
-    said = [sample.iteration_seconds for sample in engine.live if sample.iteration_seconds]
-    if said:
-        return mean_over(said, Unit.SECONDS)
+    stated = [sample.iteration_seconds for sample in engine.live if sample.iteration_seconds]
+    if stated:
+        return mean_over(stated, Unit.SECONDS)
     seconds = iterations = 0.0
     for before, after in pairwise(engine.samples):
         if before.iterations is None or after.iterations is None or after.iterations <= before.iterations:
@@ -165,20 +165,20 @@ _FEWEST_STRETCHES = 8
 
 
 def _rate(engine: EngineReads, _: ModelView) -> Reading:
-    said = [(read.at, read.iterations) for read in engine.samples if read.iterations is not None]
-    if len(said) < 2 or said[-1][0] <= said[0][0] or said[-1][1] < said[0][1]:
+    stated = [(read.at, read.iterations) for read in engine.samples if read.iterations is not None]
+    if len(stated) < 2 or stated[-1][0] <= stated[0][0] or stated[-1][1] < stated[0][1]:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.PER_SECOND, METRICS)
-    count, seconds = said[-1][1] - said[0][1], said[-1][0] - said[0][0]
+    count, seconds = stated[-1][1] - stated[0][1], stated[-1][0] - stated[0][0]
     return Reading.of(count / seconds, Unit.PER_SECOND, METRICS, events=count, span=seconds)
 
 
 def _at_work(engine: EngineReads, _: ModelView) -> Reading:
     """Return the share of reads with a scheduled request; the interval is Wilson's, which no count leaves empty."""
     live = set(map(id, engine.live))
-    said = [id(read) in live and read.scheduled > 0 for read in engine.samples if read.scheduled is not None]
-    if len(said) < FEWEST_READS:
+    stated = [id(read) in live and read.scheduled > 0 for read in engine.samples if read.scheduled is not None]
+    if len(stated) < FEWEST_READS:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, METRICS)
-    count, share = len(said), fmean(said)
+    count, share = len(stated), fmean(stated)
     middle = (share + 1.92 / count) / (1 + 3.84 / count)
     spread = 1.96 * sqrt(share * (1 - share) / count + 0.96 / count**2) / (1 + 3.84 / count)
     working = engine.working

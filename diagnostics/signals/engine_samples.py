@@ -225,7 +225,7 @@ def over_engine(compute: Callable[[EngineReads, ModelView], Reading], unit: Unit
 
 def share_of(reads: Sequence[EngineSample], holds: Callable[[EngineSample], bool | None]) -> Reading:
     """Return the share of reads at which something holds; reads that do not say (None) do not count."""
-    said = [1.0 if answer else 0.0 for answer in map(holds, reads) if answer is not None]
-    if reads and not said:
+    stated = [1.0 if answer else 0.0 for answer in map(holds, reads) if answer is not None]
+    if reads and not stated:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
-    return mean_over(said, Unit.RATIO)
+    return mean_over(stated, Unit.RATIO)

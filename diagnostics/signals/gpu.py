@@ -195,8 +195,8 @@ def _remap_pending(found: Sequence[Gpu]) -> float | None:
 
 def _lost(found: Sequence[Gpu]) -> float:
     """Return the share of samples in which the driver said that the card is lost or needs a reset."""
-    said = [any(word in why.lower() for word in _LOST for why in gpu.withheld.values()) for gpu in found]
-    return sum(said) / len(said)
+    stated = [any(word in why.lower() for word in _LOST for why in gpu.withheld.values()) for gpu in found]
+    return sum(stated) / len(stated)
 
 
 # Words of CUDA, PyTorch, ONNX Runtime and of Triton's own limit in the reason of a failed load.

@@ -146,8 +146,8 @@ def runs_ahead(caller: CallCounters, called: CallCounters, times: int) -> bool |
         -rate * called.request,
     )
     if then / 2 <= mean <= (inside + together) / 2:
-        told = _differs(mean, together, together / reads) and _differs(mean, then, -then / reads)
-        return True if told else None
+        reported = _differs(mean, together, together / reads) and _differs(mean, then, -then / reads)
+        return True if reported else None
     own, other = (0.0, then) if mean < 0 else (inside, first)
     return False if abs(mean) <= _FAR * abs(other) + 2 and _differs(mean, own, abs(other) / reads) else None
 

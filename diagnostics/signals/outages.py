@@ -146,10 +146,10 @@ def _refusal(view: ModelView, one: Outage, traffic: Traffic) -> Refusal:
         return Refusal(one, seconds, (seen, seen, seen), CLIENT)
     least = max(traffic.rate * low - traffic.noise(low), 0.0)
     most = traffic.rate * high + traffic.noise(high)
-    asked = _callers_were_asked(view, one) or _asked(one, traffic)
-    if asked is False or _taken_over(view, one, traffic):
+    requested = _callers_were_requested(view, one) or _requested(one, traffic)
+    if requested is False or _taken_over(view, one, traffic):
         return Refusal(one, seconds, (0.0, 0.0, 0.0), traffic.source)
-    certain = asked and one.tried and traffic.unlikely(likely)
+    certain = requested and one.tried and traffic.unlikely(likely)
     return Refusal(one, seconds, (least, traffic.rate * likely, most) if certain else (0.0, 0.0, most), traffic.source)
 
 
@@ -252,7 +252,7 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
 # --- who asked
 
 
-def _asked(one: Outage, traffic: Traffic) -> bool | None:
+def _requested(one: Outage, traffic: Traffic) -> bool | None:
     """Return whether requests came up to its beginning; or, where nobody saw that, at once when it was over.
 
     None where they stopped so shortly before that its end may have been the reason. What is loaded for the first time
@@ -272,14 +272,14 @@ def _asked(one: Outage, traffic: Traffic) -> bool | None:
     return at_once and (after is not None or one.reason != "")
 
 
-def _callers_were_asked(view: ModelView, one: Outage) -> bool:
+def _callers_were_requested(view: ModelView, one: Outage) -> bool:
     """Return whether an ensemble that calls the model was away with it, and asked up to then."""
     graph = view.server.graph.ensembles
     callers = [name for name, ensemble in graph.items() if view.model in ensemble.models() and name != view.model]
     for name in callers:
         own = _away(view, name)
         traffic = _traffic(view.beside(name), own) if own else None
-        if traffic and any(one.may_touch(other) and _asked(other, traffic) for other in own):
+        if traffic and any(one.may_touch(other) and _requested(other, traffic) for other in own):
             return True
     return False
 
@@ -304,8 +304,8 @@ def _rate(stretches: Sequence[_Stretch]) -> float:
 
 def _clients(view: ModelView, one: Outage, traffic: Traffic) -> float | None:
     """Return how many requests of clients failed in an outage; None where no record is whole enough to say so."""
-    asked = _callers(view)
-    sent = [r for r in view.window.clients if asked is None or r.model in asked]
+    requested = _callers(view)
+    sent = [r for r in view.window.clients if requested is None or r.model in requested]
     throughout = one.after is None and one.before is None
     if throughout and not sent and _recorded_most(view):
         return 0.0  # nobody asked for it

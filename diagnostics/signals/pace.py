@@ -78,8 +78,8 @@ def more_requests(view: ModelView, when: When) -> bool:
 
 def engine_time(engine: ModelView, entry: ModelView) -> Reading:
     """Return the seconds that a request spends in an engine: as it says, its row's, or what no stage accounts for."""
-    if (told := ENGINE_SECONDS.read(engine)).value is not None:
-        return told
+    if (reported := ENGINE_SECONDS.read(engine)).value is not None:
+        return reported
     if shows_its_time(engine):
         return COMPUTE_SECONDS.read(engine)
     if engine.model != entry.model:

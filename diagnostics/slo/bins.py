@@ -104,7 +104,7 @@ def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tall
         return {}
     found = {one.id: one for one in explanation.findings}
     parts: dict[BudgetCause, float] = defaultdict(float)
-    for finding in explanation.loud:
+    for finding in explanation.actionable:
         if finding.subject.server == server:
             part = _part(sli, explanation, finding, counted)
             parts[BudgetCause.of(_root(finding, found, failures=sli.promise is Promise.AVAILABILITY))] += part

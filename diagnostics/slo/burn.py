@@ -165,15 +165,15 @@ def forecast(left: float, newest: Sequence[WindowEvents]) -> BudgetForecast | No
     counted = [one for one in newest if one.seconds > 0 and one.total > 0]
     if not counted:
         return None
-    told = next((one for one in counted if one.bad >= _FEWEST), counted[-1])
-    low, _ = count_interval(min(told.bad, told.low))
-    _, high = count_interval(max(told.bad, told.high))
+    reported = next((one for one in counted if one.bad >= _FEWEST), counted[-1])
+    low, _ = count_interval(min(reported.bad, reported.low))
+    _, high = count_interval(max(reported.bad, reported.high))
 
     def until(events: float) -> float | None:
-        pace = events / told.seconds
+        pace = events / reported.seconds
         return max(left, 0.0) / pace if pace > 0 and math.isfinite(left / pace) else None
 
-    return BudgetForecast(expected=until(told.bad), soonest=until(high), latest=until(low), over=told.seconds)
+    return BudgetForecast(expected=until(reported.bad), soonest=until(high), latest=until(low), over=reported.seconds)
 
 
 # `increase` wants two samples, and a scrape may be late or fail ("What range should I use with rate()?", B. Brazil).
@@ -184,15 +184,15 @@ _USUAL_SCRAPE = 60.0
 
 def cautions(slo: Slo) -> Iterator[str]:
     """Yield what whoever loads the rules of an objective must know; nothing for most."""
-    told = [pair for pair in pairs(slo.period) if pair.severity not in slo.quiet]
+    reported = [pair for pair in pairs(slo.period) if pair.severity not in slo.quiet]
     most = 1 / slo.allowed
-    never = " and ".join(f"{pair.factor:.3g}" for pair in told if pair.factor > most)
+    never = " and ".join(f"{pair.factor:.3g}" for pair in reported if pair.factor > most)
     if never:
         yield (
             f"{slo.name}: when every event is bad its budget burns {most:.3g} times as fast as allowed: "
             f"its alerts at {never} times cannot fire"
         )
-    shortest = min((pair.short for pair in told), default=_SCRAPES * _USUAL_SCRAPE)
+    shortest = min((pair.short for pair in reported), default=_SCRAPES * _USUAL_SCRAPE)
     if shortest < _SCRAPES * _USUAL_SCRAPE:
         yield (
             f"{slo.name}: its shortest window is {shortest:g} s: alerts stay silent where what it counts is scraped "

@@ -111,10 +111,10 @@ def count_window(
     return added
 
 
-def _look_into_silence(slos: Sequence[Slo], window: Window, told: Container[str], into: Mapping[str, Bins]) -> None:
+def _look_into_silence(slos: Sequence[Slo], window: Window, reported: Container[str], into: Mapping[str, Bins]) -> None:
     for slo in slos:
         if isinstance(slo.sli, Triton):
-            into[slo.name].why_none = "" if slo.name in told else silence_of(slo.sli, window)
+            into[slo.name].why_none = "" if slo.name in reported else silence_of(slo.sli, window)
 
 
 def _counted(

@@ -149,10 +149,10 @@ def report_on(
     whole = seen.over(at - length, at)
     allowed = slo.allowed * whole.tally.total * (length / known if known else 0.0)
     windows = pairs(slo.period)
-    loud = [one for one in windows if one.severity not in slo.quiet]
+    actionable = [one for one in windows if one.severity not in slo.quiet]
     lengths = {seconds for pair in windows for seconds in (pair.short, pair.long)}
     counted = {seconds: _counted(seen, at, seconds) for seconds in lengths}
-    told = [seconds for seconds in sorted(lengths) if counted[seconds].seconds >= _LEAST_SEEN * seconds]
+    reported = [seconds for seconds in sorted(lengths) if counted[seconds].seconds >= _LEAST_SEEN * seconds]
     return SloReport(
         slo=slo,
         at=at,
@@ -160,9 +160,11 @@ def report_on(
         seen=known,
         tally=whole.tally,
         allowed=allowed,
-        burns=tuple(_burn(counted[seconds], slo.allowed, seconds) for seconds in told or [min(lengths)]),
+        burns=tuple(_burn(counted[seconds], slo.allowed, seconds) for seconds in reported or [min(lengths)]),
         alerts=tuple(
-            one for one in loud if one.long in told and firing(one, counted[one.long], counted[one.short], slo.allowed)
+            one
+            for one in actionable
+            if one.long in reported and firing(one, counted[one.long], counted[one.short], slo.allowed)
         ),
         forecast=forecast(allowed - whole.tally.bad, [counted[one.long] for one in windows]),
         spent=_spent(whole, [*incidents]),

@@ -52,7 +52,7 @@ class WriteErrors:
 
     def __init__(self, meters: Meters) -> None:
         self._meters = meters
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def tell(self, what: str, error: BaseException) -> None:
@@ -67,9 +67,9 @@ class WriteErrors:
         self._meters.faults.failed(what, reason_of(error))
         now = time.monotonic()
         with self._lock:
-            if now - self._told.get(what, float("-inf")) < SECONDS_BETWEEN_LINES:
+            if now - self._reported.get(what, float("-inf")) < SECONDS_BETWEEN_LINES:
                 return
-            self._told[what] = now
+            self._reported[what] = now
         log.warning("%s: %s", what, reason_of(error))
 
     def over(self, what: str) -> None:
@@ -83,8 +83,8 @@ class WriteErrors:
 
 def reason_of(error: BaseException) -> str:
     """Return an error in one line: what the system or the database's driver said, no more."""
-    said = getattr(error, "orig", None) or error
-    text = getattr(said, "strerror", None) or str(said) or type(said).__name__
+    stated = getattr(error, "orig", None) or error
+    text = getattr(stated, "strerror", None) or str(stated) or type(stated).__name__
     return str(text).strip().split("\n", 1)[0][:200]
 
 
@@ -248,16 +248,16 @@ def open_patiently(url: URL, damaged: Callable[[BaseException], None], patience:
 
     """
     deadline = time.monotonic() + patience
-    told = False
+    reported = False
     while True:
         try:
             return Database(url, damaged)
         except CollectError as error:
             if url.get_backend_name() == SQLITE or time.monotonic() >= deadline:
                 raise
-            if not told:
+            if not reported:
                 log.warning("waiting for the database, at most %.0f s: %s", patience, error)
-                told = True
+                reported = True
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
 
 

@@ -165,17 +165,17 @@ def _gist(finding: Finding) -> tuple[object, ...]:
 
 def _verdict(known: _Known, judged: Judged) -> Iterator[Write]:
     explanation = judged.explanation
-    loud = explanation.loud
-    said = (explanation.verdict, explanation.layer, tuple(finding.id for finding in loud))
-    if said == known.verdict and 0 <= judged.at - known.verdict_at < VERDICT_SECONDS:
+    actionable = explanation.actionable
+    stated = (explanation.verdict, explanation.layer, tuple(finding.id for finding in actionable))
+    if stated == known.verdict and 0 <= judged.at - known.verdict_at < VERDICT_SECONDS:
         return
-    known.verdict, known.verdict_at = said, judged.at
+    known.verdict, known.verdict_at = stated, judged.at
     row = {
         "deployment": judged.deployment,
         "at": judged.at,
         "verdict": explanation.verdict.value,
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
-        "leading": loud[0].id if loud else None,
+        "leading": actionable[0].id if actionable else None,
     }
     yield Write(Rank.VERDICT, statements.add_verdict(clean(row)))

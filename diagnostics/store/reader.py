@@ -146,13 +146,13 @@ class HistoryReader:
             return None
         incident = incident_of(found[0])
         caused = select(incidents).where(incidents.c.caused_by == identity).order_by(incidents.c.opened)
-        said = self._rows(select(reports).where(reports.c.incident == identity), 1)
+        stated = self._rows(select(reports).where(reports.c.incident == identity), 1)
         return IncidentStory(
             incident=incident,
             changes=tuple(self.findings(incident, limit)),
             consequences=tuple(incident_of(row) for row in self._rows(caused, limit)),
-            report=json.loads(zlib.decompress(said[0]["body"])) if said else None,
-            report_at=said[0]["at"] if said else None,
+            report=json.loads(zlib.decompress(stated[0]["body"])) if stated else None,
+            report_at=stated[0]["at"] if stated else None,
         )
 
     def findings(self, incident: Incident, limit: int = 1_000) -> list[FindingChange]:

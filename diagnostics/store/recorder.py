@@ -93,7 +93,7 @@ class Recorder:
         self._held, self._lock = 0, threading.Lock()
         self._segments: dict[str, OpenSegment] = {}
         self._lasting: dict[str, dict[Key, Scrape]] = {}
-        self._heard: dict[tuple[str, str], float] = {}
+        self._captured: dict[tuple[str, str], float] = {}
         self._cleaner = Cleaner()
         self._thread = threading.Thread(target=self._run, name="history-raw", daemon=True)
         self._synced = time.monotonic()
@@ -164,7 +164,7 @@ class Recorder:
         if segment is not None and segment.over(scrape, self._seconds):
             self._close(deployment)
             segment = None
-        now = self._heard[deployment, scrape.server] = time.monotonic()
+        now = self._captured[deployment, scrape.server] = time.monotonic()
         if segment is None:
             lasting = self._carried(deployment, now)
             folder = folder_of(self._directory, deployment)
@@ -183,7 +183,7 @@ class Recorder:
     def _carried(self, deployment: str, now: float) -> list[Scrape]:
         known = self._lasting_of(deployment)
         for key in list(known):
-            if now - self._heard.setdefault((deployment, key[0]), now) > FORGOTTEN_AFTER:
+            if now - self._captured.setdefault((deployment, key[0]), now) > FORGOTTEN_AFTER:
                 del known[key]
         return list(known.values())
 

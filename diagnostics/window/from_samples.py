@@ -150,8 +150,8 @@ def _reset_in(values: Sequence[float]) -> bool:
 
 
 def _named(instance: str, way: Ways) -> str:
-    told = " ".join(f"{name}={value}" for name, value in way if value)
-    return f"{instance} {told}".strip() or "unnamed"
+    reported = " ".join(f"{name}={value}" for name, value in way if value)
+    return f"{instance} {reported}".strip() or "unnamed"
 
 
 def _bare(
@@ -260,19 +260,19 @@ def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> CounterPoint:
 def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
     """Yield what `diag serve` exported of a server's machine, each at the time when it had read it."""
     read_at: dict[float, float] = {}
-    told: dict[float, list[exported.Reading]] = {}
+    reported: dict[float, list[exported.Reading]] = {}
     for one in series:
         if one.labels.get(NAME) == exported.HOST_READ:
             read_at.update(zip(one.times, one.values, strict=True))
         elif one.labels.get(NAME) in exported.HOST_FAMILIES:
             for at, value in zip(one.times, one.values, strict=True):
                 if isfinite(value):
-                    told.setdefault(at, []).append((one.labels, value))
+                    reported.setdefault(at, []).append((one.labels, value))
     newest = 0.0
-    for at in sorted(told):
+    for at in sorted(reported):
         if (moment := read_at.get(at, 0.0)) > newest:
             newest = moment
-            sample = exported.sample_of(moment, told[at])
+            sample = exported.sample_of(moment, reported[at])
             yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=moment, mono=moment), content=sample)
 
 

@@ -165,7 +165,7 @@ def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
             after = run[-1].last
             continue
         following = next((spell.first for spell in spells if spell.first > run[-1].last), None)
-        told = _telling(run[-1].entries)
+        reported = _telling(run[-1].entries)
         yield Outage(
             model=model,
             after=after,
@@ -173,7 +173,7 @@ def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
             until=run[-1].last,
             before=following,
             source=INDEX,
-            state=told.state,
+            state=reported.state,
             reason=_reason(run),
         )
 

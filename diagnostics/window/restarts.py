@@ -22,7 +22,7 @@ class Between(NamedTuple):
     at: float
 
 
-def restart_told(
+def restart_reported(
     reads: Between,
     models: Collection[str],
     *,

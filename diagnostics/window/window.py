@@ -25,7 +25,7 @@ from diagnostics.window.parsed import (
     ScrapeParser,
     StatisticsRows,
 )
-from diagnostics.window.restarts import Between, restart_told, several_servers_answer
+from diagnostics.window.restarts import Between, restart_reported, several_servers_answer
 from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT, FailedRead, Unanswered, stretches_unanswered
 from diagnostics.wire.engine import EngineSample
@@ -233,10 +233,10 @@ class ServerWindow:
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
         mixed = several_servers_answer(self.tables.values(), self._begun_anew)
-        told, counted = self.tables[STATISTICS], self.tables[METRICS]
+        reported, counted = self.tables[STATISTICS], self.tables[METRICS]
         denied = [
             (table, contradicted_resets(table, others.get(key)))
-            for tables, others in ((told, counted), (counted, told))
+            for tables, others in ((reported, counted), (counted, reported))
             for key, table in tables.items()
         ]
         for table, openings in denied:
@@ -246,7 +246,7 @@ class ServerWindow:
     def _begun_anew(self, mono: float, rows: Collection[ModelKey]) -> bool:
         """Return whether something else tells why these rows begin at zero at the read of a steady time."""
         return self._loaded_together(rows) or any(
-            restart_told(
+            restart_reported(
                 Between(since, at),
                 {model for model, _ in rows},
                 failed=(one.at for one in self.failed),

@@ -87,20 +87,22 @@ def parse_answer(body: bytes) -> QueryResult:
 
     """
     try:
-        said = _BODY.decode(body)
-        found = _series(said.data) if said.status == "success" and said.data is not None else None
+        stated = _BODY.decode(body)
+        found = _series(stated.data) if stated.status == "success" and stated.data is not None else None
     except _UNREADABLE:
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
     if found is None:
-        raise _failure(said, body)
+        raise _failure(stated, body)
     series, refused = found
-    return QueryResult(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ()), *refused))
+    return QueryResult(series=series, warnings=(*stated.warnings, *((PARTIAL,) if stated.is_partial else ()), *refused))
 
 
-def _failure(said: _Body, body: bytes) -> MalformedBody:
-    if said.status != "error":
+def _failure(stated: _Body, body: bytes) -> MalformedBody:
+    if stated.status != "error":
         return MalformedBody(f"answers without a result: {excerpt(body)}", hint=_HINT)
-    return MalformedBody(f"the query failed: {excerpt(said.error) if said.error else 'no reason is given'}", hint=_LOG)
+    return MalformedBody(
+        f"the query failed: {excerpt(stated.error) if stated.error else 'no reason is given'}", hint=_LOG
+    )
 
 
 def parse_values(body: bytes) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def incident_alert(
 
     """
     labels = _labels(incident, added)
-    told = {
+    reported = {
         "summary": _summary(incident, labels),
         "description": _description(incident),
         "severity": incident.severity.value,
@@ -111,7 +111,7 @@ def incident_alert(
     }
     return IncidentAlert(
         labels=labels,
-        annotations={name: text for name, text in told.items() if text},
+        annotations={name: text for name, text in reported.items() if text},
         starts_at=incident.onset,
         url=links.incident(incident.id),
         behind=_key(_labels(cause, added)) if cause else None,

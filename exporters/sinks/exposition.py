@@ -316,15 +316,15 @@ def families(rows: Iterable[Row]) -> Iterator[Metric]:
         yield metric
 
 
-def _verdict(deployment: str, said: Verdict) -> Iterator[Row]:
+def _verdict(deployment: str, stated: Verdict) -> Iterator[Row]:
     for verdict in Verdict:
-        yield VERDICT, (deployment, verdict.value), float(verdict is said)
+        yield VERDICT, (deployment, verdict.value), float(verdict is stated)
 
 
 def _findings(deployment: str, found: Sequence[Finding]) -> Iterator[Row]:
     for finding in found:
         labels = (deployment, finding.check, *_parts(finding.subject))
-        yield FOUND, labels, float(finding.severity.loud or finding.check in _informing())
+        yield FOUND, labels, float(finding.severity.actionable or finding.check in _informing())
         yield IMPACT, labels, finding.impact.seconds_per_request
         yield SHARE, labels, finding.impact.share_of_latency
 

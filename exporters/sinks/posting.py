@@ -83,14 +83,14 @@ class Poster:
         """
         deadline = time.monotonic() + self._options.read_timeout
         try:
-            status, retry_after, said = self._post(body, headers or {}, deadline)
+            status, retry_after, stated = self._post(body, headers or {}, deadline)
         except ReadFailure as failure:
             raise DeliveryFailure(failure.reason) from None
         except (http_errors.HTTPError, OSError) as error:
             reason = explain(error, self._options.read_timeout)[0]
             raise DeliveryFailure(plain(self._options.scrub(reason))) from None
         if not 200 <= status < 300:
-            raise self._refusal(status, retry_after, said)
+            raise self._refusal(status, retry_after, stated)
         return status
 
     def _post(self, body: bytes, headers: Mapping[str, str], deadline: float) -> tuple[int, str, bytes]:
@@ -106,10 +106,10 @@ class Poster:
                 preload_content=False,
             )
             try:
-                said = _read(response, deadline, self._options.read_timeout)
+                stated = _read(response, deadline, self._options.read_timeout)
             finally:
                 response.close()
-        return response.status, response.headers.get("Retry-After", ""), said
+        return response.status, response.headers.get("Retry-After", ""), stated
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -131,8 +131,8 @@ class Poster:
             text = text.replace(secret, REDACTED) if len(secret) >= _FEWEST_OF_A_SECRET else text
         return text
 
-    def _refusal(self, status: int, retry_after: str, said: bytes) -> DeliveryFailure:
-        text = plain(self._without_path(self._options.scrub(said.decode("utf-8", "replace"))))
+    def _refusal(self, status: int, retry_after: str, stated: bytes) -> DeliveryFailure:
+        text = plain(self._without_path(self._options.scrub(stated.decode("utf-8", "replace"))))
         wait = float(retry_after[:9]) if retry_after.isdecimal() else 0.0
         return DeliveryFailure(
             f"HTTP {status}{': ' if text else ''}{text}",
@@ -144,9 +144,9 @@ class Poster:
 
 def _read(response: BaseHTTPResponse, deadline: float, timeout: float) -> bytes:
     """Return the beginning of an answer; its rest is left unread."""
-    said = b""
-    while len(said) < _MOST_READ and (part := response.read1(_CHUNK)):
-        said += part
+    stated = b""
+    while len(stated) < _MOST_READ and (part := response.read1(_CHUNK)):
+        stated += part
         if time.monotonic() > deadline:
             raise ReadFailure(f"no complete answer within {timeout:g} s")
-    return said
+    return stated

@@ -27,12 +27,12 @@ class IncidentEvent(StrEnum):
     CLOSED = "closed"
 
 
-def message(told: IncidentEvent, incident: Incident, links: Links) -> Json:
+def message(reported: IncidentEvent, incident: Incident, links: Links) -> Json:
     """Return the body of a message. Times are Unix seconds, shares 0 to 1."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "incident",
-        "change": told.value,
+        "change": reported.value,
         "deployment": harmless(incident.deployment),
         "incident": incident_json(incident),
         "links": {
@@ -43,10 +43,10 @@ def message(told: IncidentEvent, incident: Incident, links: Links) -> Json:
     }
 
 
-def message_id(told: IncidentEvent, incident: Incident) -> str:
+def message_id(reported: IncidentEvent, incident: Incident) -> str:
     """Return what stays the same when a message is repeated, also after a restart."""
-    at = f".{incident.seen:.3f}" if told is IncidentEvent.SEVERITY_CHANGED else ""
-    return f"{incident.id}.{told.value}{at}"
+    at = f".{incident.seen:.3f}" if reported is IncidentEvent.SEVERITY_CHANGED else ""
+    return f"{incident.id}.{reported.value}{at}"
 
 
 def incident_json(incident: Incident) -> Json:

@@ -225,8 +225,8 @@ class HttpReader:
         if status in (401, 403):
             hint = "not allowed" if self._options.has_credentials else "credentials are missing"
             return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED, status)
-        said = plain(self._options.scrub(_error_text(body)))
-        return ReadFailure(f"HTTP {status}{': ' if said else ''}{said}", Obstacle.ANSWER, status)
+        stated = plain(self._options.scrub(_error_text(body)))
+        return ReadFailure(f"HTTP {status}{': ' if stated else ''}{stated}", Obstacle.ANSWER, status)
 
     def _failure(self, error: Exception) -> ReadFailure:
         reason, obstacle = explain(error, self._options.read_timeout)
@@ -262,10 +262,10 @@ def _error_text(body: bytes) -> str:
     # Triton answers an error as {"error": "…"}, a running `diag serve` as {"detail": "…"} (RFC 9457); anything else is
     # a page of a proxy, which says nothing.
     try:
-        said = json_value(body)
+        stated = json_value(body)
     except ValueError:
         return ""
-    text = said.get("error") or said.get("detail") if isinstance(said, dict) else ""
+    text = stated.get("error") or stated.get("detail") if isinstance(stated, dict) else ""
     return text if isinstance(text, str) else ""
 
 

@@ -89,10 +89,10 @@ def parse_prometheus(source: str) -> PrometheusAddress:
 
 def _matchers(query: str, where: str) -> tuple[str, ...]:
     # A + in a regular expression is meant as one: these are not forms.
-    asked = parse_qs(query.replace("+", "%2B"), keep_blank_values=True)
-    if set(asked) != {"selector"} or len(asked["selector"]) != 1:
+    requested = parse_qs(query.replace("+", "%2B"), keep_blank_values=True)
+    if set(requested) != {"selector"} or len(requested["selector"]) != 1:
         raise UsageError("takes ?selector={…} and nothing else", where=where, hint=_FORM)
-    written = asked["selector"][0]
+    written = requested["selector"][0]
     match = _SELECTOR.fullmatch(written)
     if match is None:
         raise UsageError(f"cannot read the selector {written[:80]!r}", where=where, hint='write {job="triton"}')
@@ -204,18 +204,18 @@ class PrometheusApi:
         """Return the values that a label of the series of a span has, no sample read; raises as `instant`."""
         form = urlencode({"match[]": selector, "start": _seconds(start), "end": _seconds(end)})
         url = f"{self.address.base}/api/v1/label/{label}/values?{form}"
-        with self._told(f"the values of {label}") as reader:
+        with self._reported(f"the values of {label}") as reader:
             return parse_values(reader.read("GET", url, accept=_JSON))
 
     def _ask(self, endpoint: str, form: Mapping[str, str]) -> QueryResult:
-        with self._told(plain(form["query"], _SHOWN)) as reader:
+        with self._reported(plain(form["query"], _SHOWN)) as reader:
             # Prometheus reads no fractions of a second.
             timeout = max(round(_OF_THE_STORE * min(self.options.read_timeout, self.left) * 1000), 1)
             answer = parse_answer(self._read(reader, endpoint, urlencode({**form, "timeout": f"{timeout}ms"})))
         return replace(answer, warnings=tuple(plain(self.options.scrub(text)) for text in answer.warnings))
 
     @contextmanager
-    def _told(self, question: str) -> Iterator[HttpReader]:
+    def _reported(self, question: str) -> Iterator[HttpReader]:
         """Give a reader for one question; what goes wrong with it is told as this store's."""
         where, left = str(self.address), self.left
         if left <= 0:

@@ -53,7 +53,7 @@ class SampleReader:
         """
         parts, answers = [SampleQuery(start=start, end=end)], list[QueryResult]()
         refused: CollectError | None = None
-        began, told = time.monotonic(), False
+        began, reported = time.monotonic(), False
         while parts:
             part = parts.pop(0)
             try:
@@ -61,7 +61,7 @@ class SampleReader:
             except TooMuch as refusal:
                 smaller = self._split(matchers, part) if self.api.left > 0 else []
                 refused = refusal
-                told = told or self._told(refusal, began)
+                reported = reported or self._reported(refusal, began)
                 parts[:0] = smaller
                 if not smaller:
                     self.warnings.append(f"{_named(part)}: {refusal.what}")
@@ -75,7 +75,7 @@ class SampleReader:
         self.warnings += [text for text in answer.warnings if text not in self.warnings]
         return answer
 
-    def _told(self, refusal: CollectError, began: float) -> bool:
+    def _reported(self, refusal: CollectError, began: float) -> bool:
         """Say why it takes long, where it does; return whether that was said."""
         slow = time.monotonic() - began >= SILENT_SECONDS
         if slow:

@@ -101,9 +101,9 @@ class StoredEvents:
     @property
     def gaps(self) -> tuple[str, ...]:
         """What the store could not tell, as far as it was asked."""
-        asked = isinstance(self.slo.sli, Promql) and self.slo.sli.bad is not None
+        requested = isinstance(self.slo.sli, Promql) and self.slo.sli.bad is not None
         counted = any(one.tally.total > 0 for one in self._known.values())
-        return (*self._gaps, *([_NO_SERIES] if asked and counted and not self._bad_seen else []))
+        return (*self._gaps, *([_NO_SERIES] if requested and counted and not self._bad_seen else []))
 
     def over(self, start: float, end: float) -> EventBin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
@@ -114,7 +114,7 @@ class StoredEvents:
 
         """
         if (start, end) not in self._known:
-            self._known[start, end] = self._asked(start, end)
+            self._known[start, end] = self._requested(start, end)
         return self._known[start, end]
 
     def known(self, start: float, end: float) -> Sequence[Span]:
@@ -182,7 +182,7 @@ class StoredEvents:
         """Return whether Triton's own series may be of other servers than the objective's."""
         return sli.deployment is not None and sli.deployment != self.deployment
 
-    def _asked(self, start: float, end: float) -> EventBin:
+    def _requested(self, start: float, end: float) -> EventBin:
         seconds, sli = max(round(end - start), 1), self.slo.sli
         window = f"{seconds}s"
         answer = self._ask(_together(self._queries(window, seconds)), end)

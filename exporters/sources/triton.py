@@ -60,11 +60,11 @@ def notes_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[s
     """
     notes = []
     if given:
-        reason = next((told[given].reason for told in failures.values() if given in told), "no answer")
+        reason = next((reported[given].reason for reported in failures.values() if given in reported), "no answer")
         notes.append(f"{given}: {reason}; what is read are the ports found beside it")
     if "grpc" in found and "http" not in found and failures["http"]:
-        told = _told(failures["http"])
-        notes.append(f"HTTP cannot be read ({told}): statistics and configuration come over gRPC")
+        reported = _reported(failures["http"])
+        notes.append(f"HTTP cannot be read ({reported}): statistics and configuration come over gRPC")
     return tuple(notes)
 
 
@@ -75,7 +75,7 @@ def _denied(failures: Mapping[str, ReadFailure]) -> bool:
 def _no_metrics(server: str, failures: _Failures, fix: str) -> BlindSpot:
     return BlindSpot(
         what=hidden_by(METRICS_PORT, server),
-        why=f"no metrics page: {_told(failures['metrics'])}",
+        why=f"no metrics page: {_reported(failures['metrics'])}",
         fix=fix,
     )
 
@@ -84,12 +84,12 @@ def _no_api(server: str, failures: _Failures, fix: str) -> BlindSpot:
     missing = any(failure.reason == NOT_INSTALLED for failure in failures["grpc"].values())
     return BlindSpot(
         what=hidden_by(INFERENCE_PORT, server),
-        why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
+        why=f"neither HTTP ({_reported(failures['http'])}) nor gRPC ({_reported(failures['grpc'])}) can be read",
         fix="pip install 'triton-diagnostics[grpc]'" if missing and fix is _CLOSED else fix,
     )
 
 
-def _told(failures: Mapping[str, ReadFailure]) -> str:
+def _reported(failures: Mapping[str, ReadFailure]) -> str:
     return "; ".join(f"{failure.reason} at {place}" for place, failure in failures.items()) or "not asked for"
 
 
@@ -331,12 +331,12 @@ class _Search:
         for failures in self.failures.values():
             for place, failure in failures.items():
                 reasons.setdefault(failure.reason, {})[place] = None
-        told = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
+        reported = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
         denied = any(
             one.obstacle is Obstacle.DENIED for failures in self.failures.values() for one in failures.values()
         )
         hint = self._when_denied() if denied else _UP
-        return CollectError(f"no Triton found: {told}", where=str(self.given), hint=hint)
+        return CollectError(f"no Triton found: {reported}", where=str(self.given), hint=hint)
 
 
 def _role_by_number(given: Address) -> str:

@@ -100,14 +100,14 @@ class GrpcApi:
             return ReadFailure(*unavailable(message))
         if code in _REASONS:
             return ReadFailure(*_REASONS[code])
-        said = plain(self._options.scrub(message))
-        return ReadFailure(f"gRPC {code}{': ' if said else ''}{said}", Obstacle.ANSWER)
+        stated = plain(self._options.scrub(message))
+        return ReadFailure(f"gRPC {code}{': ' if stated else ''}{stated}", Obstacle.ANSWER)
 
 
 def unavailable(message: str) -> tuple[str, Obstacle]:
     """Return why a call found no server, from what the channel says, and how far it came."""
-    for said, reason in _UNAVAILABLE.items():
-        if said in message:
+    for stated, reason in _UNAVAILABLE.items():
+        if stated in message:
             return reason
     return "no gRPC server answers", Obstacle.PROTOCOL
 

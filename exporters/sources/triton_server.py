@@ -88,7 +88,7 @@ class TritonServer:
     ) -> None:
         self.name, self.host, self.ports = name, host, ports
         self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
-        self._told_unfound = False
+        self._reported_unfound = False
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
         self._patience = _TIMEOUTS_TO_DESCRIBE * timeout
         self._versions: Mapping[str, frozenset[str]] = {}
@@ -136,12 +136,12 @@ class TritonServer:
             hidden_by(METRICS_PORT, self.name): BodyKind.METRICS,
             hidden_by(INFERENCE_PORT, self.name): BodyKind.STATISTICS,
         }
-        told, self._told_unfound = self._told_unfound, True
+        reported, self._reported_unfound = self._reported_unfound, True
         at, mono = CLOCK.now(), time.monotonic()
         return [
             Scrape(server=self.name, kind=hidden[spot.what], at=at, mono=mono, error=spot.why)
             for spot in self.blind_spots
-            if spot.what in hidden and not told
+            if spot.what in hidden and not reported
         ]
 
     def _changed(self, scrapes: Sequence[Scrape]) -> list[Scrape]:

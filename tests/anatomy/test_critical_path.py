@@ -89,8 +89,8 @@ def test_a_window_on_a_branch_that_is_not_the_longest_is_no_cause() -> None:
 def test_the_same_window_on_the_longest_branch_is_the_cause() -> None:
     explanation = forked(long=0.02, side=0.01, queue=0.06).explain()
 
-    assert [(one.check, one.subject.model) for one in explanation.loud] == [("batch-window-mistuned", "side")]
-    assert explanation.loud[0].impact.seconds_per_request == pytest.approx(0.051, abs=0.001)
+    assert [(one.check, one.subject.model) for one in explanation.actionable] == [("batch-window-mistuned", "side")]
+    assert explanation.actionable[0].impact.seconds_per_request == pytest.approx(0.051, abs=0.001)
 
 
 def test_an_engine_on_the_longest_branch_has_the_time_that_no_row_accounts_for() -> None:
@@ -111,7 +111,7 @@ def test_requests_that_wait_beside_a_longer_branch_are_no_riddle() -> None:
     explanation = forked(long=0.08, side=0.02, queue=0.068).explain()
     proven = validated(explanation)
 
-    for told in (explanation, proven):
-        assert told.findings == ()
-        assert told.symptoms == ()
-        assert told.verdict is Verdict.HEALTHY
+    for reported in (explanation, proven):
+        assert reported.findings == ()
+        assert reported.symptoms == ()
+        assert reported.verdict is Verdict.HEALTHY

@@ -61,7 +61,7 @@ def test_fewer_than_thirty_traces_leave_the_counters() -> None:
     assert (chat.source, chat.traced, chat.doubt) == ("statistics", 29, "")
 
 
-def test_traces_that_contradict_the_counters_are_not_used_and_said_so() -> None:
+def test_traces_that_contradict_the_counters_are_not_used_and_stated_so() -> None:
     found = explained(window(server(), traced([0.3] * 60)))
     (chat,) = found.anatomy
 
@@ -186,12 +186,12 @@ def test_an_orchestration_is_one_request_to_its_client() -> None:
     (chat,) = found.anatomy
     assert (chat.ensemble, chat.mean_seconds) == ("chat", pytest.approx(0.08))
     assert chat.unattributed_seconds == pytest.approx(0.058)
-    (finding,) = found.loud
+    (finding,) = found.actionable
     assert (finding.check, finding.subject.ensemble) == ("external-orchestration", "chat")
     assert finding.impact.share_of_latency == pytest.approx(0.725, rel=0.01)
 
 
-def test_an_orchestration_whose_calls_cost_little_is_only_told() -> None:
+def test_an_orchestration_whose_calls_cost_little_is_only_reported() -> None:
     found = by_hand(0.023)
 
     assert found.verdict is Verdict.HEALTHY
@@ -200,7 +200,7 @@ def test_an_orchestration_whose_calls_cost_little_is_only_told() -> None:
 
 
 def test_an_orchestration_without_client_records_is_named_with_less_confidence() -> None:
-    (seen,), (unseen,) = by_hand(0.08).loud, by_hand(None).loud
+    (seen,), (unseen,) = by_hand(0.08).actionable, by_hand(None).actionable
 
     assert unseen.check == "external-orchestration"
     assert unseen.confidence < seen.confidence

@@ -15,14 +15,14 @@ PRE = Stage("pre", rate=40, execution=0.02, queue=0.04, config=model_config("pre
 CHAT = Stage("chat", rate=40, execution=0.06, overhead=0.44)
 
 
-def said(*rows: Stage) -> Outcome:
+def stated(*rows: Stage) -> Outcome:
     results = SyntheticTriton(models=(PRE, *rows)).explain().results
     (found,) = [r.outcome for r in results if (r.check.id, r.subject.model) == ("single-instance-serialization", "pre")]
     return found
 
 
 def test_a_wait_that_is_little_of_what_an_unread_ensemble_may_take_is_unknown() -> None:
-    found = said(CHAT)
+    found = stated(CHAT)
 
     assert isinstance(found, Unknown)
     assert (found.signal, found.reason) == ("request_seconds", Missing.NOT_EXPORTED)
@@ -41,4 +41,4 @@ def test_a_wait_that_is_little_of_what_an_unread_ensemble_may_take_is_unknown() 
     ids=["much of it", "too little compute", "no queue in it", "it queues", "of others", "a model"],
 )
 def test_a_row_that_does_not_take_it_in_or_is_a_models_changes_nothing(row: Stage) -> None:
-    assert isinstance(said(row), Fires)
+    assert isinstance(stated(row), Fires)

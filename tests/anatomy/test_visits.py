@@ -39,7 +39,7 @@ def test_a_stage_passed_twice_takes_two_visits_of_each_request() -> None:
 
 
 def test_a_finding_is_worth_what_all_visits_of_a_request_lose() -> None:
-    (finding,) = passing_twice().explain().loud
+    (finding,) = passing_twice().explain().actionable
 
     assert finding.check == "single-instance-serialization"
     assert finding.impact.seconds_per_request == pytest.approx(2 * QUEUE, rel=0.15)
@@ -48,7 +48,7 @@ def test_a_finding_is_worth_what_all_visits_of_a_request_lose() -> None:
 
 def test_what_is_not_worth_a_change_once_may_be_worth_it_twice() -> None:
     """Of 180 ms a visit's queue of 22 ms is an eighth and two visits' a quarter."""
-    assert [finding.check for finding in passing_twice(0.022, 0.096).explain().loud] == [
+    assert [finding.check for finding in passing_twice(0.022, 0.096).explain().actionable] == [
         "single-instance-serialization"
     ]
 

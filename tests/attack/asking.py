@@ -21,7 +21,7 @@ PATIENCE = 30.0
 PAUSE = 0.1
 
 
-def asked(url: str) -> str:
+def requested(url: str) -> str:
     """Return the first line of the answer to one request."""
     where = urlsplit(url)
     with contextlib.ExitStack() as stack:
@@ -50,7 +50,7 @@ def main(url: str, pid: int) -> None:
     while not select.select([sys.stdin], [], [], PAUSE)[0]:
         begun, before = time.monotonic(), starved(pid) + starved(os.getpid())
         try:
-            line = asked(url)
+            line = requested(url)
         except OSError as error:
             line = repr(error)
         took = time.monotonic() - begun

@@ -47,11 +47,11 @@ class Ended:
 
     def is_bounded(self, seconds: float = COMMAND_SECONDS, most: int = COMMAND_BYTES) -> Ended:
         """Hold it against the ceilings, and return it."""
-        said = f"{self.errors[-500:]!r}"
-        assert self.code >= 0, f"killed by signal {-self.code} after {self.seconds:.1f} s: {said}"
+        stated = f"{self.errors[-500:]!r}"
+        assert self.code >= 0, f"killed by signal {-self.code} after {self.seconds:.1f} s: {stated}"
         assert "Traceback" not in self.errors, self.errors[-2000:]
-        assert self.seconds <= seconds, f"{self.seconds:.1f} s of processor time: {said}"
-        assert self.peak <= most, f"{self.peak / MIB:.0f} MiB: {said}"
+        assert self.seconds <= seconds, f"{self.seconds:.1f} s of processor time: {stated}"
+        assert self.peak <= most, f"{self.peak / MIB:.0f} MiB: {stated}"
         return self
 
 
@@ -147,11 +147,11 @@ class Attacked:
         try:
             yield
         finally:
-            told = json.loads(asking.communicate(timeout=60)[0])
+            reported = json.loads(asking.communicate(timeout=60)[0])
         assert self.service.process.poll() is None, self.service.log.read_text()[-2000:]
-        assert told["answers"]
-        assert not told["failed"], told["failed"][:3]
-        assert told["slowest"] <= seconds, f"/healthz took {told['slowest']:.2f} s"
+        assert reported["answers"]
+        assert not reported["failed"], reported["failed"][:3]
+        assert reported["slowest"] <= seconds, f"/healthz took {reported['slowest']:.2f} s"
         assert self.peak() <= most, f"{self.peak() / MIB:.0f} MiB"
 
 

@@ -210,7 +210,7 @@ def _mean_ms(records: Sequence[ClientRequest]) -> float:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[dict[str, object]]:
+def reported(path: Path) -> Iterator[dict[str, object]]:
     """Keep a file of labels up to date."""
     labels: dict[str, object] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     yield labels

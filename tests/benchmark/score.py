@@ -28,7 +28,7 @@ class Scored:
     name: str
     kind: str
     result: str
-    said: str
+    stated: str
     confidence: float | None
 
 
@@ -56,34 +56,34 @@ def diagnose(path: Path, name: str, label: Mapping[str, object]) -> Scored:
 
 def judged(explanation: Explanation, name: str, label: Mapping[str, object]) -> Scored:
     """Return an explanation judged by the label of its incident."""
-    loud = explanation.loud
-    said = f"{explanation.verdict.value} " + ", ".join(
-        f"{f.check}({f.subject.model or f.subject.ensemble})" for f in loud
+    actionable = explanation.actionable
+    stated = f"{explanation.verdict.value} " + ", ".join(
+        f"{f.check}({f.subject.model or f.subject.ensemble})" for f in actionable
     )
     return Scored(
         name=name,
         kind=str(label.get("kind", "")),
         result=_result(label, explanation),
-        said=said,
-        confidence=loud[0].confidence if loud else None,
+        stated=stated,
+        confidence=actionable[0].confidence if actionable else None,
     )
 
 
 def _result(label: Mapping[str, object], explanation: Explanation) -> str:
-    loud, wanted = explanation.loud, label["cause"]
+    actionable, wanted = explanation.actionable, label["cause"]
     if wanted == "healthy":
-        return "alarm" if loud else "silent"
+        return "alarm" if actionable else "silent"
     assert isinstance(wanted, list)
-    if not loud:
+    if not actionable:
         if explanation.verdict is Verdict.HEALTHY:
             return "hit" if "healthy" in wanted else "missed"
         return "excused" if label.get("abstain_ok") else "abstained"
     also = label.get("also", [])
     assert isinstance(also, list)
-    top = loud[0]
+    top = actionable[0]
     if top.check not in wanted or not _is_about(top, label) or _promises_in_vain(top, label):
         return "wrong"
-    return "extra" if {finding.check for finding in loud} - {*wanted, *also} else "hit"
+    return "extra" if {finding.check for finding in actionable} - {*wanted, *also} else "hit"
 
 
 def _is_about(finding: Finding, label: Mapping[str, object]) -> bool:
@@ -116,7 +116,7 @@ def _by_kind(results: Sequence[Scored]) -> Iterator[str]:
 def _lines(results: Sequence[Scored], *, every: bool) -> Iterator[str]:
     for scored in results:
         if every or scored.result not in _RIGHT:
-            yield f"{scored.name}  {scored.kind:<24}{scored.result:<11}{scored.said}"
+            yield f"{scored.name}  {scored.kind:<24}{scored.result:<11}{scored.stated}"
     counts = Counter(scored.result for scored in results)
     faults = sum(counts[result] for result in ("hit", "extra", "wrong", "abstained", "missed", "excused"))
     decoys = counts["silent"] + counts["alarm"]

@@ -46,11 +46,11 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 @pytest.fixture(scope="module")
 def serving(history: History) -> Iterator[Serving]:
     with Serving((NAME, "search", "lost", *ODD), history=history.reader) as made:
-        made.said(NAME, recorded("cpu-handed-single-instance"))
-        made.said("search", situations()["healthy"])
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        made.stated("search", situations()["healthy"])
         made.reached("lost", error="connection refused")
         for name in ODD:
-            made.said(name, situations()[f"hostile {name.removeprefix('odd-')}"])
+            made.stated(name, situations()[f"hostile {name.removeprefix('odd-')}"])
         yield made
 
 
@@ -58,7 +58,7 @@ def serving(history: History) -> Iterator[Serving]:
 def alone() -> Iterator[Serving]:
     """One deployment that is slow, and no history."""
     with Serving((NAME,)) as made:
-        made.said(NAME, recorded("cpu-handed-single-instance"))
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
         yield made
 
 
@@ -111,7 +111,7 @@ def test_what_changes_is_shown_without_reloading_and_takes_nothing_away(show: Op
     page.get_by_role("button", name="Copy").focus()
     page.evaluate("scrollTo(0, 300)")
 
-    alone.said(NAME, situations()["degraded"])
+    alone.stated(NAME, situations()["degraded"])
 
     expect(page.locator("h1")).to_contain_text("busy 94 % of the time: requests wait 170 ms")
     assert page.evaluate("window.same")
@@ -125,7 +125,7 @@ def test_a_patch_that_someone_has_selected_stays_while_the_rest_changes(show: Op
     page.locator("#findings pre").first.click()
     selected = page.evaluate("getSelection().toString()")
 
-    alone.said(NAME, situations()["degraded"])
+    alone.stated(NAME, situations()["degraded"])
     expect(page.locator("h1")).to_contain_text("170 ms")
 
     assert "+instance_group" in selected
@@ -135,12 +135,12 @@ def test_a_patch_that_someone_has_selected_stays_while_the_rest_changes(show: Op
 def test_it_says_when_the_service_is_gone_and_when_it_is_back(show: Open) -> None:
     first = Serving((NAME,))
     with first:
-        first.said(NAME, situations()["healthy"])
+        first.stated(NAME, situations()["healthy"])
         page = show(first.url).page
         expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator("#stale")).to_contain_text("The service cannot be reached", timeout=10_000)
     with Serving((NAME,), port=first.port) as second:
-        second.said(NAME, situations()["degraded"])
+        second.stated(NAME, situations()["degraded"])
         page.evaluate("dispatchEvent(new Event('online'))")
 
         expect(page.locator("#stale")).to_be_hidden(timeout=10_000)
@@ -210,7 +210,7 @@ def test_timelines_show_the_past_with_its_incidents(show: Open, serving: Serving
 def test_below_the_path_of_a_proxy_the_page_follows_asks_and_leads_on(show: Open, history: History) -> None:
     web = {"external_url": "http://diag.example/diag/", "route_prefix": "/"}
     with Serving((NAME,), history=history.reader, web=web) as made, proxy(made.port, "/diag", strips=True) as url:
-        made.said(NAME, recorded("cpu-handed-single-instance"))
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
         shown = show(f"{url}/deployments/{NAME}")
         page = shown.page
         expect(page.locator("#live")).to_have_text("Live")

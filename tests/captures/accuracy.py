@@ -57,7 +57,7 @@ def perturbed(name: str, perturbation: str) -> Judgement:
 def row_of(name: str) -> Row:
     """Return everything about one capture."""
     label, explanation = labels()[name], explanation_of(scrapes_of(name))
-    first = explanation.loud[0] if explanation.loud else None
+    first = explanation.actionable[0] if explanation.actionable else None
     return Row(
         name=name,
         label=label,

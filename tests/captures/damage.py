@@ -27,7 +27,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
 from tests.captures.damage_bodies import BODY_DAMAGES, Damage
 from tests.captures.damage_times import TIME_DAMAGES
-from tests.captures.judging import Outcome, judge_loud
+from tests.captures.judging import Outcome, judge_actionable
 from tests.captures.recorded import FOLDER, Label, explanation_of, label_of
 
 DAMAGES: Mapping[str, Damage] = {**BODY_DAMAGES, **TIME_DAMAGES}
@@ -57,7 +57,7 @@ class Mutation:
     name: str
     damages: tuple[str, ...]
     fate: Fate
-    said: str = ""
+    stated: str = ""
 
     @property
     def failed(self) -> bool:
@@ -65,7 +65,7 @@ class Mutation:
         return self.fate in (Fate.WRONG, Fate.ERROR)
 
     def __str__(self) -> str:
-        return f"{self.fate} {self.number} {self.name} ({' + '.join(self.damages)}): {self.said}"
+        return f"{self.fate} {self.number} {self.name} ({' + '.join(self.damages)}): {self.stated}"
 
 
 @cache
@@ -99,10 +99,10 @@ def mutate(number: int, seed: int, names: Sequence[str]) -> Mutation:
     name, damages, scrapes = "?", tuple[str, ...](), ()
     try:
         name, damages, scrapes = damaged(seed, number, names)
-        fate, said = fate_of(recordings()[name][1], explanation_of(scrapes))
+        fate, stated = fate_of(recordings()[name][1], explanation_of(scrapes))
     except Exception as error:  # noqa: BLE001 - whatever escapes is what is sought
-        fate, said = Fate.ERROR, repr(error)
-    return Mutation(number=number, name=name, damages=damages, fate=fate, said=said)
+        fate, stated = Fate.ERROR, repr(error)
+    return Mutation(number=number, name=name, damages=damages, fate=fate, stated=stated)
 
 
 def fate_of(label: Label, explanation: Explanation) -> tuple[Fate, str]:
@@ -111,17 +111,18 @@ def fate_of(label: Label, explanation: Explanation) -> tuple[Fate, str]:
     Findings about the telemetry itself describe the damage, and are no causes. A loud finding that the cause's own
     consequences table explains by the labelled cause is a consequence, where the cause can no longer be seen.
     """
-    loud = [finding for finding in explanation.loud if finding.layer is not Layer.TELEMETRY]
-    said = ", ".join(
-        f"{f.check}({f.subject.model or f.subject.ensemble or f.subject.gpu or ''}) {f.confidence:.2f}" for f in loud
+    actionable = [finding for finding in explanation.actionable if finding.layer is not Layer.TELEMETRY]
+    stated = ", ".join(
+        f"{f.check}({f.subject.model or f.subject.ensemble or f.subject.gpu or ''}) {f.confidence:.2f}"
+        for f in actionable
     )
-    found = judge_loud(label, loud)
+    found = judge_actionable(label, actionable)
     if found.outcome is not Outcome.WRONG:
-        return Fate(found.outcome.value), said
-    if not label.healthy and all(_follows(finding, label) for finding in loud):
-        return Fate.CONSEQUENCE, said
-    sure = max(finding.confidence for finding in loud) > MOST_UNSURE
-    return Fate.WRONG if sure else Fate.UNSURE, f"{found.wrong}; {said}"
+        return Fate(found.outcome.value), stated
+    if not label.healthy and all(_follows(finding, label) for finding in actionable):
+        return Fate.CONSEQUENCE, stated
+    sure = max(finding.confidence for finding in actionable) > MOST_UNSURE
+    return Fate.WRONG if sure else Fate.UNSURE, f"{found.wrong}; {stated}"
 
 
 def _follows(finding: Finding, label: Label) -> bool:
@@ -155,12 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, help="the number of one mutation")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first mutation")
-    asked = parser.parse_args(arguments)
-    numbers = range(asked.first, asked.first + asked.count) if asked.only is None else [asked.only]
+    requested = parser.parse_args(arguments)
+    numbers = range(requested.first, requested.first + requested.count) if requested.only is None else [requested.only]
     mutations = []
-    for mutation in _mutations(numbers, asked.seed, tuple(recordings()), asked.workers):
+    for mutation in _mutations(numbers, requested.seed, tuple(recordings()), requested.workers):
         mutations.append(mutation)
-        if mutation.failed or mutation.fate is Fate.UNSURE or asked.only is not None:
+        if mutation.failed or mutation.fate is Fate.UNSURE or requested.only is not None:
             print(mutation, flush=True)
     for line in summary(mutations):
         print(line)

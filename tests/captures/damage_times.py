@@ -89,24 +89,24 @@ def repeat_reads(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     if not later:
         return [*scrapes, *(s for s in scrapes if s.kind in kinds and draw.random() < rate)]
     last: dict[tuple[BodyKind, str], Scrape] = {}
-    told = []
+    reported = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
         key = scrape.kind, scrape.server
         cached = last.get(key) if scrape.kind in kinds and draw.random() < rate else None
         last[key] = cached or scrape
-        told.append(replace(scrape, body=cached.body) if cached else scrape)
-    return told
+        reported.append(replace(scrape, body=cached.body) if cached else scrape)
+    return reported
 
 
 def swap_reads(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Exchange the bodies of some neighbouring reads."""
-    told = sorted(scrapes, key=lambda scrape: (scrape.kind, scrape.server, scrape.at))
+    reported = sorted(scrapes, key=lambda scrape: (scrape.kind, scrape.server, scrape.at))
     rate = draw.choice([0.05, 0.3])
-    for i in range(len(told) - 1):
-        one, two = told[i], told[i + 1]
+    for i in range(len(reported) - 1):
+        one, two = reported[i], reported[i + 1]
         if one.kind in TIMED and (one.kind, one.server) == (two.kind, two.server) and draw.random() < rate:
-            told[i], told[i + 1] = replace(one, body=two.body), replace(two, body=one.body)
-    return told
+            reported[i], reported[i + 1] = replace(one, body=two.body), replace(two, body=one.body)
+    return reported
 
 
 def leave_a_gap(scrapes: Scrapes, draw: random.Random) -> Scrapes:

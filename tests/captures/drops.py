@@ -31,7 +31,7 @@ FORBIDDEN = ("missed", "wrong", "alarm")
 
 
 # What a reader asks for again and again; the others are read once, or hold their own times.
-ASKED_AGAIN = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.NVML, BodyKind.DCGM, BodyKind.HOST)
+REQUESTED_AGAIN = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.NVML, BodyKind.DCGM, BodyKind.HOST)
 
 
 def read_every(seconds: float, *kinds: BodyKind) -> Variation:
@@ -42,7 +42,7 @@ def read_every(seconds: float, *kinds: BodyKind) -> Variation:
         kept = []
         for scrape in sorted((s for s in scrapes if not kinds or s.kind in kinds), key=lambda s: s.at):
             key = scrape.kind, scrape.server, scrape.name
-            if scrape.kind in ASKED_AGAIN and key in last and scrape.at - last[key] < seconds:
+            if scrape.kind in REQUESTED_AGAIN and key in last and scrape.at - last[key] < seconds:
                 continue
             last[key] = scrape.at
             kept.append(scrape)
@@ -81,7 +81,7 @@ def without_a_source(name: str, drops: Sequence[str] = tuple(DROPS)) -> dict[str
 
 def _line(drop: str, scored: Scored) -> str:
     confidence = "" if scored.confidence is None else f" {scored.confidence:.2f}"
-    return f"{scored.name:<36}{scored.kind:<26}{drop:<20}{scored.result:<11}{scored.said}{confidence}"
+    return f"{scored.name:<36}{scored.kind:<26}{drop:<20}{scored.result:<11}{scored.stated}{confidence}"
 
 
 def _table(counts: Mapping[str, Counter[str]]) -> Iterator[str]:

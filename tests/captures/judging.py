@@ -33,19 +33,19 @@ def judge(label: Label, explanation: Explanation) -> Judgement:
     A healthy capture is `same` when nothing is loud. Loud findings that the label allows beside a cause are no cause
     by themselves: where they rank first although a check for the cause exists, that is wrong.
     """
-    return judge_loud(label, explanation.loud)
+    return judge_actionable(label, explanation.actionable)
 
 
-def judge_loud(label: Label, loud: Sequence[Finding]) -> Judgement:
+def judge_actionable(label: Label, actionable: Sequence[Finding]) -> Judgement:
     """Return the same of the loud findings alone, the first ranking first."""
-    extra = sorted({finding.check for finding in loud} - label.allowed)
+    extra = sorted({finding.check for finding in actionable} - label.allowed)
     if extra:
         return Judgement(outcome=Outcome.WRONG, wrong=f"{', '.join(extra)} must not be loud")
-    if forbidden := sorted({finding.check for finding in loud} & label.never):
+    if forbidden := sorted({finding.check for finding in actionable} & label.never):
         return Judgement(outcome=Outcome.WRONG, wrong=f"{', '.join(forbidden)} is ruled out by the label")
-    if not loud:
+    if not actionable:
         return Judgement(outcome=Outcome.SAME if label.healthy else Outcome.ABSTAINED)
-    return _judge_top(label, loud[0])
+    return _judge_top(label, actionable[0])
 
 
 def judge_whole(label: Label, explanation: Explanation) -> Judgement:

@@ -35,11 +35,11 @@ def test_a_whole_capture_shows_its_cause_first_and_nothing_that_is_not_labelled(
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not labels()[name].decidable])
-def test_a_cause_without_a_check_yields_no_loud_wrong_one(name: str) -> None:
+def test_a_cause_without_a_check_yields_no_actionable_wrong_one(name: str) -> None:
     explanation = explained_whole(name)
 
-    assert {finding.check for finding in explanation.loud} <= labels()[name].allowed
-    assert explanation.loud or explanation.verdict is not Verdict.DEGRADED
+    assert {finding.check for finding in explanation.actionable} <= labels()[name].allowed
+    assert explanation.actionable or explanation.verdict is not Verdict.DEGRADED
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
@@ -51,7 +51,7 @@ def test_with_less_to_see_it_is_the_same_cause_or_none(name: str, ablation: str)
 
 
 @pytest.mark.parametrize(("name", "perturbation"), EVERY_OTHER)
-def test_told_otherwise_it_is_the_same_cause(name: str, perturbation: str) -> None:
+def test_reported_otherwise_it_is_the_same_cause(name: str, perturbation: str) -> None:
     found = perturbed(name, perturbation)
 
     assert found.outcome is not Outcome.WRONG, found.wrong
@@ -82,7 +82,7 @@ def test_a_fingerprint_stays_when_only_part_of_the_capture_is_seen() -> None:
     middle = sorted(scrape.at for scrape in whole if scrape.kind is BodyKind.METRICS)[8]
     first_part = [scrape for scrape in whole if scrape.at <= middle]
 
-    ids = {explanation_of(part).loud[0].id for part in (whole, first_part)}
+    ids = {explanation_of(part).actionable[0].id for part in (whole, first_part)}
 
     assert len(ids) == 1
 

@@ -27,7 +27,7 @@ def test_a_healthy_deployment_stays_healthy_without_traces_or_statistics() -> No
 
     for name in healthy:
         for scored in without_a_source(name, ("no-traces", "no-statistics")).values():
-            assert scored.said.split()[0] in ("healthy", "idle", "no-clear-cause"), scored
+            assert scored.stated.split()[0] in ("healthy", "idle", "no-clear-cause"), scored
 
 
 def test_a_metrics_page_every_15_seconds_is_all_that_is_left() -> None:

@@ -74,7 +74,7 @@ def test_without_its_threads_or_anyone_who_waits_no_cause_is_named(
     explanation = explained(alone(SHORT), *left_out)
 
     assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
-    assert not explanation.loud
+    assert not explanation.actionable
     assert any(next_measurement in symptom.next_measurement for symptom in explanation.symptoms)
 
 

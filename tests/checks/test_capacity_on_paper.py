@@ -52,7 +52,7 @@ def processes(shares: Sequence[float]) -> list[Scrape]:
     return found
 
 
-def told(triton: SyntheticTriton, *more: Scrape) -> Explanation:
+def reported(triton: SyntheticTriton, *more: Scrape) -> Explanation:
     """Return what is said of a server whose host is known: by processes, where some are given."""
     server = replace(triton, interval=EVERY, cpu_busy=None)
     host = () if any(one.kind is BodyKind.HOST for one in more) else processes(())
@@ -73,7 +73,7 @@ WAITS = SyntheticTriton(
     ids=["blocked", "spinning"],
 )
 def test_one_of_two_instances_that_serves_nothing_is_named(shares: Sequence[float], why: str) -> None:
-    found = told(WAITS, *processes(shares)).findings
+    found = reported(WAITS, *processes(shares)).findings
 
     assert [(one.check, one.subject.model) for one in found] == [("execution-hung", "safety")]
     assert f"1 of 2 instances of safety serve nothing ({why})" in found[0].summary
@@ -83,7 +83,7 @@ def test_one_of_two_instances_that_serves_nothing_is_named(shares: Sequence[floa
 
 def test_an_instance_whose_process_was_killed_is_named_before_the_requests_that_it_fails() -> None:
     failing = replace(WAITS, models=(replace(WAITS.models[0], failing={"BACKEND": 1.0}),))
-    found = told(failing, *processes((0.016,))).findings
+    found = reported(failing, *processes((0.016,))).findings
 
     assert found[0].check == "execution-hung"
     assert "1 of 2 instances of safety serve nothing (its process is gone)" in found[0].summary
@@ -91,11 +91,11 @@ def test_an_instance_whose_process_was_killed_is_named_before_the_requests_that_
 
 
 def test_fewer_processes_without_a_failed_request_are_a_count_that_was_lowered() -> None:
-    assert "execution-hung" not in {one.check for one in told(WAITS, *processes((0.016,))).findings}
+    assert "execution-hung" not in {one.check for one in reported(WAITS, *processes((0.016,))).findings}
 
 
 def test_instances_that_all_work_are_not_hung_however_long_requests_wait() -> None:
-    found = told(WAITS, *processes((0.016, 0.015))).findings
+    found = reported(WAITS, *processes((0.016, 0.015))).findings
 
     assert "execution-hung" not in {one.check for one in found}
 
@@ -103,13 +103,13 @@ def test_instances_that_all_work_are_not_hung_however_long_requests_wait() -> No
 def test_an_instance_that_rests_for_lack_of_requests_is_not_hung() -> None:
     quiet = SyntheticTriton(models=(stage("safety", rate=10, execution=0.0256, queue=0.0003, instances=2),))
 
-    assert told(quiet, *processes((0.016, 0.0003))).findings == ()
+    assert reported(quiet, *processes((0.016, 0.0003))).findings == ()
 
 
 def test_more_executions_at_once_than_would_be_left_show_that_none_is_lost() -> None:
     busy = SyntheticTriton(models=(stage("safety", rate=72, execution=0.0256, queue=0.12, instances=2, pending=9),))
 
-    assert "execution-hung" not in {one.check for one in told(busy, *processes((0.016, 0.0003))).findings}
+    assert "execution-hung" not in {one.check for one in reported(busy, *processes((0.016, 0.0003))).findings}
 
 
 def test_a_backlog_that_one_of_two_instances_works_off_shows_that_one_is_lost() -> None:
@@ -117,7 +117,7 @@ def test_a_backlog_that_one_of_two_instances_works_off_shows_that_one_is_lost() 
         models=(stage("safety", rate=38.8, execution=0.0256, queue=3.0, instances=2, pending=120),)
     )
 
-    found = told(overloaded).findings
+    found = reported(overloaded).findings
 
     assert [(one.check, one.subject.model) for one in found] == [("execution-hung", "safety")]
     assert "1 of 2 instances of safety serve nothing (hung, or its process is gone)" in found[0].summary
@@ -129,7 +129,7 @@ def test_a_backlog_that_both_instances_work_off_is_a_lack_of_instances() -> None
         models=(stage("safety", rate=77.4, execution=0.0256, queue=3.0, instances=2, pending=240),)
     )
 
-    assert "execution-hung" not in {one.check for one in told(overloaded).findings}
+    assert "execution-hung" not in {one.check for one in reported(overloaded).findings}
 
 
 def hung(sources: tuple[BodyKind, ...] = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG)) -> SyntheticTriton:
@@ -145,9 +145,9 @@ def hung(sources: tuple[BodyKind, ...] = (BodyKind.METRICS, BodyKind.STATISTICS,
 
 def test_a_hang_that_began_before_the_first_read_is_found_by_what_was_counted_before_it() -> None:
     for sources in ((BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG), (BodyKind.METRICS,)):
-        found = told(hung(sources)).findings
+        found = reported(hung(sources)).findings
 
-        assert [(one.check, one.subject.model) for one in found if one.severity.loud][:1] == [
+        assert [(one.check, one.subject.model) for one in found if one.severity.actionable][:1] == [
             ("execution-hung", "safety")
         ]
         assert "usually they take 25.6 ms" in found[0].summary
@@ -157,7 +157,7 @@ def test_two_executions_of_many_requests_tell_too_little_of_what_one_takes() -> 
     few = {("safety", "1"): Counts(requests=7, items=7, executions=2, infer=0.3, batches={4: (2, 0.09)})}
     server = replace(hung(), alter=lambda _, __: few)
 
-    assert "execution-hung" not in {one.check for one in told(server).findings}
+    assert "execution-hung" not in {one.check for one in reported(server).findings}
 
 
 def log(mode: str) -> Scrape:
@@ -178,7 +178,7 @@ def limited(*, at_once: float = 0.82, queue: float = 0.3) -> SyntheticTriton:
 
 @pytest.mark.parametrize("logged", [(), (log("EXEC_COUNT"),)], ids=["without the log", "with the log"])
 def test_a_rate_limiter_that_lets_one_of_four_instances_execute_is_named(logged: Sequence[Scrape]) -> None:
-    (found,) = told(limited(), *logged).findings
+    (found,) = reported(limited(), *logged).findings
 
     assert (found.check, found.subject.model) == ("single-instance-serialization", "safety")
     assert "the rate limiter lets 1 of 4 instances of safety execute at once" in found.summary
@@ -201,11 +201,11 @@ def test_a_rate_limiter_that_lets_one_of_four_instances_execute_is_named(logged:
     ids=["off", "its resource is idle", "more execute at once", "nobody waits"],
 )
 def test_a_rate_limiter_that_does_not_bind_is_no_cause(triton: SyntheticTriton, logged: Sequence[Scrape]) -> None:
-    assert not any("rate limiter" in one.summary for one in told(triton, *logged).findings)
+    assert not any("rate limiter" in one.summary for one in reported(triton, *logged).findings)
 
 
 def test_a_resource_given_in_greater_number_than_by_default_is_known_by_what_executes_at_once() -> None:
-    (found,) = told(limited(at_once=1.77), log("EXEC_COUNT")).findings
+    (found,) = reported(limited(at_once=1.77), log("EXEC_COUNT")).findings
 
     assert "the rate limiter lets 2 of 4 instances of safety execute at once" in found.summary
 
@@ -219,7 +219,7 @@ def always_busy(instances: int) -> SyntheticTriton:
 
 @pytest.mark.parametrize("host", [(), (0.0, 0.0, 0.0), (0.33, 0.33, 0.33)], ids=["unseen", "waiting", "one works"])
 def test_more_instances_are_not_proposed_where_a_shared_lock_would_look_the_same(host: Sequence[float]) -> None:
-    (found,) = told(always_busy(3), *processes(host)).loud
+    (found,) = reported(always_busy(3), *processes(host)).actionable
 
     assert found.check == "single-instance-serialization"
     assert found.confidence <= 0.6
@@ -230,7 +230,7 @@ def test_more_instances_are_not_proposed_where_a_shared_lock_would_look_the_same
 
 
 def test_instances_that_each_use_a_processor_share_no_lock() -> None:
-    (found,) = told(always_busy(3), *processes((0.97, 0.96, 0.98))).loud
+    (found,) = reported(always_busy(3), *processes((0.97, 0.96, 0.98))).actionable
 
     assert found.suggestion is not None
     assert found.suggestion.change is not None
@@ -239,4 +239,4 @@ def test_instances_that_each_use_a_processor_share_no_lock() -> None:
 
 
 def test_one_instance_shares_nothing() -> None:
-    assert "share a lock" not in text(told(always_busy(1), *processes(())))
+    assert "share a lock" not in text(reported(always_busy(1), *processes(())))

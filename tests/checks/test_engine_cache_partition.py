@@ -112,9 +112,9 @@ def test_a_few_paused_requests_leave_a_full_cache_exhausted(paused: float, polic
 
 
 def test_requests_paused_under_the_policy_that_pauses_none_wait_for_the_cache() -> None:
-    said = {"batch_scheduler_policy": "guaranteed_no_evict"}
+    stated = {"batch_scheduler_policy": "guaranteed_no_evict"}
 
-    assert checks(explained(replace(FULL, paused=9.0), **said)) == ["kv-cache-exhausted"]
+    assert checks(explained(replace(FULL, paused=9.0), **stated)) == ["kv-cache-exhausted"]
 
 
 def test_many_paused_requests_are_thrashing_whatever_waits_besides() -> None:
@@ -131,9 +131,9 @@ def test_pauses_that_the_policy_excludes_are_unknown_and_never_healthy() -> None
 
 
 def test_a_cache_that_pauses_now_and_then_and_holds_nothing_back_is_healthy() -> None:
-    said = {"batch_scheduler_policy": "max_utilization"}
+    stated = {"batch_scheduler_policy": "max_utilization"}
 
-    assert explained(EngineSays(scheduled=20, used=1000, paused=1.0), **said).verdict is Verdict.HEALTHY
+    assert explained(EngineSays(scheduled=20, used=1000, paused=1.0), **stated).verdict is Verdict.HEALTHY
 
 
 def test_max_utilization_reserves_no_blocks() -> None:

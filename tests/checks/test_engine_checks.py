@@ -80,11 +80,11 @@ def parameters(**values: str) -> dict[str, object]:
 
 
 def explained(
-    engine: EngineSays, *, hidden: float = 2.0, backend: str = "python", reads: int = 13, **said: str
+    engine: EngineSays, *, hidden: float = 2.0, backend: str = "python", reads: int = 13, **stated: str
 ) -> Explanation:
     """Return what is said of an ensemble whose requests spend `hidden` seconds in the engine, under these gauges."""
     own = backend == "tensorrtllm"
-    config = model_config("llm", backend=backend, parameters=parameters(**said))
+    config = model_config("llm", backend=backend, parameters=parameters(**stated))
     llm = Stage("llm", rate=RATE, execution=hidden if own else 0.0003, config=config)
     tokenizer = Stage("tokenizer", rate=RATE, execution=0.001, config=model_config("tokenizer"))
     inner = 0.001 + (hidden if own else 0.0003)
@@ -99,12 +99,12 @@ def explained(
 
 
 def top(explanation: Explanation) -> Finding:
-    assert explanation.loud, explanation.reason
-    return explanation.loud[0]
+    assert explanation.actionable, explanation.reason
+    return explanation.actionable[0]
 
 
 def checks(explanation: Explanation) -> list[str]:
-    return [finding.check for finding in explanation.loud]
+    return [finding.check for finding in explanation.actionable]
 
 
 SLOTS = EngineSays(waiting=30, scheduled=alternating(4, 4, 3), slots=4, used=12)
@@ -139,18 +139,18 @@ def test_a_full_cache_under_free_slots_is_an_exhausted_cache() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "changed"),
+    ("stated", "changed"),
     [
         ({"max_tokens_in_paged_kv_cache": "768"}, '+parameters { key: "max_tokens_in_paged_kv_cache"'),
         ({"kv_cache_free_gpu_mem_fraction": "0.3"}, "kv_cache_free_gpu_mem_fraction"),
     ],
 )
-def test_the_setting_that_limits_the_cache_is_the_one_to_raise(said: dict[str, str], changed: str) -> None:
-    finding = top(explained(CACHE, **said))
+def test_the_setting_that_limits_the_cache_is_the_one_to_raise(stated: dict[str, str], changed: str) -> None:
+    finding = top(explained(CACHE, **stated))
 
     assert finding.advice is not None
     assert finding.advice.patch is not None
-    assert changed.removeprefix("+") in finding.advice.patch.text or next(iter(said)) in finding.advice.patch.text
+    assert changed.removeprefix("+") in finding.advice.patch.text or next(iter(stated)) in finding.advice.patch.text
     assert finding.advice.blast_radius is BlastRadius.RELOAD
     assert finding.suggestion is not None
     assert "unload" in finding.suggestion.text
@@ -262,9 +262,9 @@ def test_the_policy_that_never_pauses_does_not_thrash() -> None:
     assert not checks(explained(THRASHING, batch_scheduler_policy="guaranteed_no_evict"))
 
 
-@pytest.mark.parametrize(("reads", "loud"), [(5, []), (13, ["inflight-batching-off"])])
-def test_two_reads_of_five_do_not_tell_that_requests_wait(reads: int, loud: list[str]) -> None:
-    assert checks(explained(EngineSays(waiting=alternating(0, 60), static=True), reads=reads)) == loud
+@pytest.mark.parametrize(("reads", "actionable"), [(5, []), (13, ["inflight-batching-off"])])
+def test_two_reads_of_five_do_not_tell_that_requests_wait(reads: int, actionable: list[str]) -> None:
+    assert checks(explained(EngineSays(waiting=alternating(0, 60), static=True), reads=reads)) == actionable
 
 
 BUDGET = EngineSays(waiting=25, scheduled=12, context=4, tokens=8180, used=60)
@@ -278,7 +278,7 @@ def test_iterations_that_differ_are_cut_off_by_no_budget() -> None:
     assert not checks(explained(replace(BUDGET, tokens=alternating(8000, 900, 3000, 100))))
 
 
-def test_an_engine_at_work_is_told_and_alarms_nobody() -> None:
+def test_an_engine_at_work_is_reported_and_alarms_nobody() -> None:
     explanation = explained(EngineSays(scheduled=2), hidden=2 / RATE)
 
     assert explanation.verdict is Verdict.HEALTHY

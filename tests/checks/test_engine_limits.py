@@ -55,7 +55,7 @@ LIMITS: tuple[tuple[str, int, Signal, float, float], ...] = (
 @pytest.mark.parametrize(
     ("check", "case", "signal", "fires", "quiet"), LIMITS, ids=[f"{limit[0]} {limit[2].name}" for limit in LIMITS]
 )
-def test_a_limit_is_where_it_is_said_to_be(check: str, case: int, signal: Signal, fires: float, quiet: float) -> None:
+def test_a_limit_is_where_it_is_stated_to_be(check: str, case: int, signal: Signal, fires: float, quiet: float) -> None:
     found = catalogue()[check]
     firing = [one.readings for one in found.cases if one.expect is Expected.FIRES][case]
 

@@ -19,7 +19,7 @@ def card(percent: int) -> Json:
 def advised(*others: int) -> str:
     """Return what is advised where the model's card is full and the others are used so many per cent of the time."""
     window = machine_window(SyntheticTriton(models=(SAFETY,)), gpus=lambda _: [card(99), *map(card, others)])
-    (finding,) = explain_window(window).loud
+    (finding,) = explain_window(window).actionable
     assert finding.check == "gpu-saturated"
     assert finding.suggestion is not None
     return finding.suggestion.text

@@ -48,9 +48,9 @@ def test_the_count_that_is_written_makes_about_the_instances_that_are_wanted(
     groups: tuple[InstanceGroup, ...], now: int, wanted: int, written: int | None, words: str
 ) -> None:
     evidence = Configured(*groups)
-    told, change = instances_change(Ledger(evidence, evidence.entry), SUBJECT, now, wanted)
+    reported, change = instances_change(Ledger(evidence, evidence.entry), SUBJECT, now, wanted)
 
-    assert told.endswith(words)
+    assert reported.endswith(words)
     assert (change.settings[0].value if change else None) == written
 
 

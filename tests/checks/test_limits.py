@@ -41,7 +41,7 @@ def word(outcome: Outcome) -> str:
     return "mitigates" if outcome.suggestion and outcome.suggestion.remedy is Remedy.MITIGATE else "fires"
 
 
-def said(pair: Pair, value: float) -> str:
+def stated(pair: Pair, value: float) -> str:
     """Return what the pair's check says of its firing case with the moved signal at a value."""
     found = catalogue()[pair.check]
     firing = [one.readings for one in found.cases if one.expect is Expected.FIRES][pair.case]
@@ -52,8 +52,8 @@ def said(pair: Pair, value: float) -> str:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=[f"{pair.check} {pair.limit}" for pair in PAIRS])
 def test_a_limit_parts_two_situations(pair: Pair) -> None:
-    assert said(pair, pair.below) == pair.says_below
-    assert said(pair, pair.above) == pair.says_above
+    assert stated(pair, pair.below) == pair.says_below
+    assert stated(pair, pair.above) == pair.says_above
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=[f"{pair.check} {pair.limit}" for pair in PAIRS])
@@ -89,7 +89,7 @@ def claims(check: str) -> Iterator[Callable[[], None]]:
             yield lambda pair=pair: test_a_limit_parts_two_situations(pair)  # type: ignore[misc]
     for engine in test_engine_limits.LIMITS:
         if engine[0] == check:
-            yield lambda row=engine: test_engine_limits.test_a_limit_is_where_it_is_said_to_be(*row)  # type: ignore[misc]
+            yield lambda row=engine: test_engine_limits.test_a_limit_is_where_it_is_stated_to_be(*row)  # type: ignore[misc]
     for machine in test_gpu_and_host_limits.TABLE:
         if machine[0].__name__.rpartition(".")[2].replace("_", "-") == check:  # type: ignore[attr-defined]
             yield lambda row=machine: test_gpu_and_host_limits.test_a_limit_decides(*row)  # type: ignore[misc]

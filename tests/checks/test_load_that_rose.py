@@ -32,7 +32,7 @@ def test_a_rise_that_fills_an_engines_slots_is_no_second_cause() -> None:
 
     explanation = SyntheticTriton(models=(stage,), alter=alter, extra_metrics=says.lines).explain(READS)
 
-    assert [finding.check for finding in explanation.loud] == ["engine-batch-limit"]
+    assert [finding.check for finding in explanation.actionable] == ["engine-batch-limit"]
     assert any(finding.check == "workload-shift" for finding in explanation.findings)
 
 

@@ -44,7 +44,7 @@ def firing(check: str, case: int = 0) -> Mapping[Signal, float]:
     return [one.readings for one in catalogue()[check].cases if one.expect is Expected.FIRES][case]
 
 
-def said(check: str, signal: Signal, readings: Mapping[Signal, float] | None = None, **more: float) -> Outcome:
+def stated(check: str, signal: Signal, readings: Mapping[Signal, float] | None = None, **more: float) -> Outcome:
     evidence = Told({**firing(check), **(readings or {})}, signal, **more)
     return decide(catalogue()[check], Ledger(evidence, evidence.entry), subject_of(catalogue()[check]))
 
@@ -54,7 +54,7 @@ def test_a_day_of_growth_counts_from_a_hundredth_of_the_size_on(percent: float, 
     """In 24 h by about 1 %: slower than 1 % an hour, and yet not settled."""
     day = 86_400.0
     rate = percent / 100 * 8e9 / day
-    outcome = said("memory-growth", MEMORY_GROWTH, {MEMORY_GROWTH: rate, MEMORY_LEFT: rate * day}, span=day)
+    outcome = stated("memory-growth", MEMORY_GROWTH, {MEMORY_GROWTH: rate, MEMORY_LEFT: rate * day}, span=day)
 
     assert isinstance(outcome, Fires) is fires
 
@@ -62,7 +62,7 @@ def test_a_day_of_growth_counts_from_a_hundredth_of_the_size_on(percent: float, 
 @pytest.mark.parametrize(("days", "severity"), [(0.93, "warning"), (1.07, "info")])
 def test_memory_that_lasts_longer_than_a_day_wakes_nobody(days: float, severity: str) -> None:
     rate = firing("memory-growth")[MEMORY_GROWTH]
-    outcome = said("memory-growth", MEMORY_GROWTH, {MEMORY_LEFT: days * 86_400 * rate})
+    outcome = stated("memory-growth", MEMORY_GROWTH, {MEMORY_LEFT: days * 86_400 * rate})
 
     assert isinstance(outcome, Fires)
     assert outcome.severity is not None
@@ -71,7 +71,7 @@ def test_memory_that_lasts_longer_than_a_day_wakes_nobody(days: float, severity:
 
 @pytest.mark.parametrize(("reads", "expected"), [(4, Unknown), (5, Fires)])
 def test_one_request_at_a_time_is_no_chance_from_five_reads_on(reads: float, expected: type) -> None:
-    assert isinstance(said("inflight-batching-off", ENGINE_PEAK_SCHEDULED, events=reads), expected)
+    assert isinstance(stated("inflight-batching-off", ENGINE_PEAK_SCHEDULED, events=reads), expected)
 
 
 @pytest.mark.parametrize(("held", "wanted"), [(7, 8), (9, 16)])

@@ -27,5 +27,5 @@ def test_no_instances_are_advised_on_a_card_without_time_left_whose_fill_nobody_
 ) -> None:
     explanation = behind(utilization).explain()
 
-    assert [finding.check for finding in explanation.loud] == named
+    assert [finding.check for finding in explanation.actionable] == named
     assert (explanation.verdict is Verdict.NO_CLEAR_CAUSE) == (not named)

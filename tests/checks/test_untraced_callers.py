@@ -31,7 +31,7 @@ class _InStep(StatedEvidence):
         return IN_STEP if signal is FILLABLE_SHARE else super().read(signal, on, span)
 
 
-def said(check: str, kind: type[StatedEvidence] = StatedEvidence, **changes: float) -> tuple[Outcome, float]:
+def stated(check: str, kind: type[StatedEvidence] = StatedEvidence, **changes: float) -> tuple[Outcome, float]:
     """Return what a check says of its first case with other calls in it, and how sure it is."""
     registered = catalogue()[check]
     calls: dict[Signal, float] = {
@@ -45,7 +45,7 @@ def said(check: str, kind: type[StatedEvidence] = StatedEvidence, **changes: flo
 
 @pytest.mark.parametrize("check", ["batch-size-collapse", "bls-serialization"])
 def test_a_model_that_others_are_called_in_step_with_is_unknown_until_it_is_traced(check: str) -> None:
-    outcome, _ = said(check, fillable=0.53)
+    outcome, _ = stated(check, fillable=0.53)
 
     assert isinstance(outcome, Unknown)
     assert outcome.signal == NESTED_SHARE.name
@@ -53,13 +53,13 @@ def test_a_model_that_others_are_called_in_step_with_is_unknown_until_it_is_trac
 
 @pytest.mark.parametrize("calls", [{}, {"fillable": 0.47}, {"fillable": 0.9, "nested": 0.1}])
 def test_batches_are_missed_where_others_fill_little_of_an_execution(calls: dict[str, float]) -> None:
-    assert isinstance(said("batch-size-collapse", **calls)[0], Fires)
+    assert isinstance(stated("batch-size-collapse", **calls)[0], Fires)
 
 
 def test_more_instances_help_a_caller_as_well_and_the_name_of_the_cause_is_less_sure() -> None:
     (own, sure), (perhaps, unsure) = (
-        said("single-instance-serialization"),
-        said("single-instance-serialization", _InStep),
+        stated("single-instance-serialization"),
+        stated("single-instance-serialization", _InStep),
     )
 
     assert isinstance(own, Fires)
@@ -68,7 +68,7 @@ def test_more_instances_help_a_caller_as_well_and_the_name_of_the_cause_is_less_
 
 
 def test_calls_that_run_ahead_and_may_fill_its_executions_leave_the_cause_unknown() -> None:
-    outcome, _ = said("single-instance-serialization", fillable=0.9)
+    outcome, _ = stated("single-instance-serialization", fillable=0.9)
 
     assert isinstance(outcome, Unknown)
     assert outcome.signal == NESTED_SHARE.name
@@ -76,7 +76,7 @@ def test_calls_that_run_ahead_and_may_fill_its_executions_leave_the_cause_unknow
 
 @pytest.mark.parametrize("check", ["single-instance-serialization", "bls-serialization", "batch-size-collapse"])
 def test_too_few_reads_to_tell_calls_in_step_leave_the_cause_unknown(check: str) -> None:
-    outcome, _ = said(check, _FewReads)
+    outcome, _ = stated(check, _FewReads)
 
     assert isinstance(outcome, Unknown)
     assert (outcome.signal, outcome.reason) == (NESTED_SHARE.name, Missing.TOO_FEW_EVENTS)

@@ -35,13 +35,13 @@ def test_a_stage_whose_clients_batch_keeps_up_with_one_request_per_execution() -
 def test_requests_of_many_items_that_wait_for_one_instance_do_not_exceed_the_device(
     closed: tuple[BodyKind, ...],
 ) -> None:
-    (finding,) = of_eight(36).without(*closed).explain().loud
+    (finding,) = of_eight(36).without(*closed).explain().actionable
 
     assert finding.check == "single-instance-serialization"
 
 
-def test_what_a_device_can_serve_is_said_in_requests_not_in_their_items() -> None:
-    (finding,) = of_eight(4.9, execution=0.2, growth=32.1).explain().loud
+def test_what_a_device_can_serve_is_stated_in_requests_not_in_their_items() -> None:
+    (finding,) = of_eight(4.9, execution=0.2, growth=32.1).explain().actionable
 
     assert finding.check == "capacity-exceeded"
     assert "is offered 37/s" in finding.summary
@@ -54,7 +54,7 @@ def test_a_window_is_no_shorter_wait_because_batches_fill_before_its_end(preferr
     embed = Stage("embed", rate=60, batches={16: 1.0}, execution=0.02, queue=0.125, config=config)
     safety = Stage("safety", rate=60, execution=0.002, config=model_config("safety"))
     search = Stage("search", rate=60, execution=0.022, overhead=0.125, config=chain("search", "embed", "safety"))
-    loud = SyntheticTriton(models=(search, embed, safety)).explain().loud
+    actionable = SyntheticTriton(models=(search, embed, safety)).explain().actionable
 
     # Sixteen at 60/s take 250 ms to come, two of them 17 ms: what waits longer than that does not wait for a batch.
-    assert any(finding.check == "batch-window-mistuned" for finding in loud) == found
+    assert any(finding.check == "batch-window-mistuned" for finding in actionable) == found

@@ -20,7 +20,7 @@ from exporters.sources.access import SourceOptions
 from tests.builders import SERVER, START, Stage, model_config
 from tests.builders_changes import changed_in_place
 
-TOLD = "settings of safety changed 13:47:45: count 1 → 2; what was before is left out"
+REPORTED = "settings of safety changed 13:47:45: count 1 → 2; what was before is left out"
 CHANGE = START + 65.0
 
 
@@ -56,26 +56,26 @@ def report(command: Any, *arguments: object) -> tuple[Any, str]:
 
 
 def test_a_forecast_is_of_the_settings_since_the_change(changed: Path) -> None:
-    said, told = report(whatif.command, changed, "--set", "safety.instance_group.count=4")
-    assert said["window"]["from"] == pytest.approx(CHANGE, abs=1.0)
-    assert [(one["before"], one["after"]) for one in said["settings"]] == [("2", "4")]
-    assert said["measured"]["mean_seconds"] < 0.1  # it was 0.4 before
-    assert told == f"diag: {changed}: {TOLD}\n"
+    stated, reported = report(whatif.command, changed, "--set", "safety.instance_group.count=4")
+    assert stated["window"]["from"] == pytest.approx(CHANGE, abs=1.0)
+    assert [(one["before"], one["after"]) for one in stated["settings"]] == [("2", "4")]
+    assert stated["measured"]["mean_seconds"] < 0.1  # it was 0.4 before
+    assert reported == f"diag: {changed}: {REPORTED}\n"
 
 
-def test_nothing_is_told_where_nothing_was_changed(steady: Path) -> None:
-    said, told = report(whatif.command, steady, "--set", "safety.instance_group.count=4")
-    assert said["window"]["from"] == pytest.approx(START, abs=1.0)
-    assert told == ""
+def test_nothing_is_reported_where_nothing_was_changed(steady: Path) -> None:
+    stated, reported = report(whatif.command, steady, "--set", "safety.instance_group.count=4")
+    assert stated["window"]["from"] == pytest.approx(START, abs=1.0)
+    assert reported == ""
 
 
 def test_both_sides_of_a_comparison_are_of_one_setting_each(changed: Path, steady: Path) -> None:
-    said, told = report(verify.command, steady, changed)
-    assert [(one["before"], one["after"]) for one in said["configuration"]] == [("1", "2")]
-    assert TOLD in told
-    said, told = report(diff.command, steady, changed)
-    assert said["after"]["from"] == pytest.approx(CHANGE, abs=1.0)
-    assert TOLD in told
+    stated, reported = report(verify.command, steady, changed)
+    assert [(one["before"], one["after"]) for one in stated["configuration"]] == [("1", "2")]
+    assert REPORTED in reported
+    stated, reported = report(diff.command, steady, changed)
+    assert stated["after"]["from"] == pytest.approx(CHANGE, abs=1.0)
+    assert REPORTED in reported
 
 
 def test_of_a_server_and_a_history_the_time_since_the_change_is_looked_at(
@@ -95,4 +95,4 @@ def test_of_a_server_and_a_history_the_time_since_the_change_is_looked_at(
     )
     seen = evidence_source.see(source)
     assert seen.window.start == pytest.approx(CHANGE, abs=1.0)
-    assert TOLD in capsys.readouterr().err
+    assert REPORTED in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_settings_of_one_model_are_one_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("safety.instance_group.count", "write it like safety.instance_group.count=3"),
         ("safty.instance_group.count=3", "there is no model 'safty'; did you mean safety? models are safety, embedder"),
@@ -65,8 +65,8 @@ def test_settings_of_one_model_are_one_change() -> None:
         ("safety.instance_group.count=none", "cannot be None"),
     ],
 )
-def test_what_cannot_be_set_is_refused_with_what_can(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
+def test_what_cannot_be_set_is_refused_with_what_can(text: str, stated: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(stated)):
         settings(text)
 
 
@@ -113,7 +113,7 @@ def test_a_sweep_names_its_values_or_their_range(text: str, values: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("safety.instance_group.count", "cannot read the sweep"),
         ("safety.instance_group.count=3", "cannot read several values"),
@@ -123,6 +123,6 @@ def test_a_sweep_names_its_values_or_their_range(text: str, values: tuple[str, .
         ("speed=1..3", "there is no model 'speed'"),
     ],
 )
-def test_what_is_no_sweep_is_refused_with_a_hint(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
+def test_what_is_no_sweep_is_refused_with_a_hint(text: str, stated: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(stated)):
         sweep_given(text, MODELS)

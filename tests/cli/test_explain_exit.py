@@ -37,8 +37,8 @@ def test_a_damaged_capture_is_judged_by_what_came_whole_with_a_warning_and_a_bli
     damaged.write_bytes(whole[: len(whole) * 3 // 4])
 
     code = main(["explain", str(damaged)])
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
 
     assert code == 0
-    assert "damaged after" in told.err
-    assert "the rest of cut.tar.xz" in told.out
+    assert "damaged after" in reported.err
+    assert "the rest of cut.tar.xz" in reported.out

@@ -31,7 +31,7 @@ class Folder:
     """A folder of saved files; all of them are written at once unless told otherwise."""
 
     path: Path
-    told: pytest.CaptureFixture[str]
+    reported: pytest.CaptureFixture[str]
     names: list[str] = field(default_factory=list)
 
     def put(self, name: str, body: bytes, written: float = 1_700_000_000.0) -> str:
@@ -53,13 +53,13 @@ class Folder:
     def explain(self, names: Sequence[str], *options: str) -> dict[str, Any]:
         """Return the JSON answer."""
         assert main(["explain", *names, "--output", "json", *options]) == 0
-        answer: dict[str, Any] = json.loads(self.told.readouterr().out)
+        answer: dict[str, Any] = json.loads(self.reported.readouterr().out)
         return answer
 
 
 @pytest.fixture
 def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
-    return Folder(path=tmp_path, told=capsys)
+    return Folder(path=tmp_path, reported=capsys)
 
 
 def causes(answer: dict[str, Any]) -> list[str]:
@@ -81,7 +81,7 @@ def test_the_command_for_another_reading_is_a_line_that_can_be_pasted(folder: Fo
     _, page = folder.pages(SLOW, FAST)
     assert main(["explain", folder.put("saved.txt", page)]) == 0
 
-    lines = [line.strip() for line in folder.told.readouterr().out.splitlines()]
+    lines = [line.strip() for line in folder.reported.readouterr().out.splitlines()]
     assert "curl -s localhost:8002/metrics > metrics-$(date +%s).txt" in lines
 
 
@@ -236,7 +236,7 @@ def test_packed_files_that_are_damaged_are_refused_in_one_line(folder: Folder) -
     broken = folder.put("page", packed[:-60] + b"\xff" * 60)
 
     assert main(["explain", broken]) == 3
-    assert "is packed with gzip and damaged" in folder.told.readouterr().err
+    assert "is packed with gzip and damaged" in folder.reported.readouterr().err
 
 
 def test_standard_input_is_a_file(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,12 +262,12 @@ def test_a_log_alone_says_which_load_failed(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "stated"),
     [(b"hello\n", "is not recognised"), (b"", "is empty"), (b'{"error": "x"}', "an error that a server")],
 )
-def test_a_file_that_is_nothing_ends_with_one_line_and_code_3(folder: Folder, body: bytes, said: str) -> None:
+def test_a_file_that_is_nothing_ends_with_one_line_and_code_3(folder: Folder, body: bytes, stated: str) -> None:
     assert main(["explain", folder.put("x.txt", body)]) == 3
-    assert said in folder.told.readouterr().err
+    assert stated in folder.reported.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_what_does_not_go_with_saved_files_is_refused(folder: Folder, arguments:
     page = folder.put("metrics.txt", folder.pages(FAST)[1])
 
     assert main(["explain", page, *arguments]) == 2
-    assert folder.told.readouterr().err.count("\n") == 1
+    assert folder.reported.readouterr().err.count("\n") == 1
 
 
 def test_a_change_is_predicted_where_the_load_is_known_only(folder: Folder) -> None:
@@ -291,5 +291,5 @@ def test_a_change_is_predicted_where_the_load_is_known_only(folder: Folder) -> N
     change = ["--set", "safety.instance_group.count=2"]
 
     assert main(["whatif", timed[0], *folder.configs(SLOW, FAST), *change]) == 3
-    assert "the load is not known" in folder.told.readouterr().err
+    assert "the load is not known" in folder.reported.readouterr().err
     assert main(["whatif", *timed, *folder.configs(SLOW, FAST), *change]) == 0

@@ -40,7 +40,7 @@ def raising(error: BaseException) -> Callable[[], object]:
     return function
 
 
-def test_the_version_is_told_without_importing_what_it_does_not_need():
+def test_the_version_is_reported_without_importing_what_it_does_not_need():
     code = RUN.replace("sys.exit(main())", "main(); print(*sys.modules)")
     result = run("--version", code=code)
     version, modules = result.stdout.splitlines()

@@ -56,7 +56,7 @@ def test_a_recording_holds_every_round_of_every_server(tmp_path):
     assert set(rounds) >= {(name, kind) for name in names for kind in (BodyKind.METRICS, BodyKind.STATISTICS)}
 
 
-def test_what_could_not_be_read_is_told_with_its_reason(tmp_path, capsys):
+def test_what_could_not_be_read_is_reported_with_its_reason(tmp_path, capsys):
     output = tmp_path / "a.tar.xz"
     with fake_triton(metrics=False) as fake:
         fake.api.routes["GET /v2/models/stats"] = status(503, b'{"error": "busy"}')
@@ -172,7 +172,7 @@ def test_without_credentials_the_refusal_says_that_they_are_missing(tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "stated"),
     [
         (("--for", "soon"), "not a duration"),
         (("--for", "0s"), "not a duration"),
@@ -182,9 +182,9 @@ def test_without_credentials_the_refusal_says_that_they_are_missing(tmp_path, ca
         (("--bearer-token-file", "/nonexistent"), "no such file"),
     ],
 )
-def test_a_wrong_option_is_a_usage_error(tmp_path, capsys, options, said):
+def test_a_wrong_option_is_a_usage_error(tmp_path, capsys, options, stated):
     assert record("127.0.0.1:1", output=tmp_path / "a.tar", options=options) == 2
-    assert said in capsys.readouterr().err
+    assert stated in capsys.readouterr().err
 
 
 def test_explicit_endpoints_fit_one_source_only(tmp_path, capsys):

@@ -45,7 +45,7 @@ def refused(*arguments: str) -> str:
     return str(error)
 
 
-def test_the_smallest_change_is_told_with_its_patch() -> None:
+def test_the_smallest_change_is_reported_with_its_patch() -> None:
     done = run(*OBJECTIVE)
 
     assert done.exit_code == 0
@@ -72,11 +72,11 @@ def test_what_is_varied_bounds_the_answer() -> None:
     ("fail_on", "objective", "code"),
     [("never", "p95 < 120ms", 0), ("unmet", "p95 < 120ms", 0), ("change", "p95 < 120ms", 1)],
 )
-def test_it_exits_with_1_where_that_is_asked_for(fail_on: str, objective: str, code: int) -> None:
+def test_it_exits_with_1_where_that_is_requested(fail_on: str, objective: str, code: int) -> None:
     assert run("--objective", objective, "--fail-on", fail_on).exit_code == code
 
 
-def test_what_nothing_meets_is_told_and_fails_where_that_is_asked_for() -> None:
+def test_what_nothing_meets_is_reported_and_fails_where_that_is_requested() -> None:
     done = run("--objective", "mean < 10ms", "--fail-on", "unmet")
 
     assert done.exit_code == 1

@@ -35,25 +35,25 @@ def run(monkeypatch: pytest.MonkeyPatch, server: SyntheticTriton, *arguments: st
 
 def test_a_window_on_a_branch_that_nobody_waits_for_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     server = forked(WINDOW, left=0.1, whole=0.109)
-    said = run(monkeypatch, server, "--objective", "mean < 100ms")
+    stated = run(monkeypatch, server, "--objective", "mean < 100ms")
 
-    assert said.startswith("chat: no setting found meets mean < 100ms; nearest is ")
-    assert "right" not in said.partition("\n\n")[0]
+    assert stated.startswith("chat: no setting found meets mean < 100ms; nearest is ")
+    assert "right" not in stated.partition("\n\n")[0]
 
 
 def test_the_branch_that_requests_wait_for_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     server = forked(FULL, left=0.01, whole=0.0935)
-    said = run(monkeypatch, server, "--objective", "mean < 60ms")
+    stated = run(monkeypatch, server, "--objective", "mean < 60ms")
 
-    assert said.startswith("chat: right instance_group.count 1 → 2 meets mean < 60ms")
+    assert stated.startswith("chat: right instance_group.count 1 → 2 meets mean < 60ms")
 
 
 def test_the_first_lines_say_that_the_window_is_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 76 % an instance makes requests wait some tens of milliseconds, not for 5.4 seconds."""
     safety = Stage("safety", rate=38, execution=0.02, queue=5.4, config=model_config("safety"))
     chat = Stage("chat", rate=38, overhead=5.422, config=chain("chat", "safety"))
-    said = run(monkeypatch, SyntheticTriton(models=(safety, chat)), "--objective", "p95 < 60ms")
-    first_lines = " ".join(" ".join(said.splitlines()[:3]).split())
+    stated = run(monkeypatch, SyntheticTriton(models=(safety, chat)), "--objective", "p95 < 60ms")
+    first_lines = " ".join(" ".join(stated.splitlines()[:3]).split())
 
     assert "possible, not certain: the model does not account for what was measured" in first_lines
-    assert "measured 5.42 s" in said
+    assert "measured 5.42 s" in stated

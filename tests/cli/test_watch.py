@@ -19,7 +19,7 @@ from diagnostics.wire.records import BodyKind
 from exporters.sources.access import ON_THE_COMMAND_LINE
 from exporters.sources.http import HttpAnswer
 from tests.builders import SERVER, START
-from tests.builders_traffic import Did, scrapes_told
+from tests.builders_traffic import Did, story_scrapes
 from tests.collect.fake_triton import FakeServer, fake_triton, status
 from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
@@ -67,7 +67,7 @@ def test_a_server_of_which_one_port_cannot_be_read_is_named_with_the_reason():
 @pytest.mark.parametrize("silent", [BodyKind.METRICS, BodyKind.STATISTICS])
 def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent: BodyKind):
     watched = WatchedServers({SERVER: ()})
-    for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
+    for one in story_scrapes({("m", "1"): [Did(requests=40)] * 3}):
         failed = one.kind is silent and one.at > START
         watched.take(replace(one, body=None, error="connection refused") if failed else one)
     (shown,) = watched.state()["targets"]
@@ -76,7 +76,7 @@ def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent:
 
 def test_a_port_that_was_never_found_is_named_as_long_as_the_server_is_watched():
     watched = WatchedServers({SERVER: (BlindSpot(what="gauges", why="no metrics page: refused", fix="open it"),)})
-    for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
+    for one in story_scrapes({("m", "1"): [Did(requests=40)] * 3}):
         if one.kind is BodyKind.STATISTICS:
             watched.take(one)
     (shown,) = watched.state()["targets"]
@@ -99,34 +99,34 @@ def test_only_what_matters_counts_as_news():
 def test_without_a_service_one_line_says_what_to_do(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch):
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     assert main([verb, *CLOSED]) == 3
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err == (
         "diag: http://127.0.0.1:1: no service answers: connection refused; "
         "start one with diag serve, name it with --url, or name a SOURCE\n"
     )
 
 
 @pytest.mark.parametrize("verb", ["watch", "explain", "slo"])
-def test_a_service_that_wants_credentials_is_told_how_they_are_given(verb: str, capsys: pytest.CaptureFixture[str]):
+def test_a_service_that_wants_credentials_is_reported_how_they_are_given(verb: str, capsys: pytest.CaptureFixture[str]):
     paths = ("/api/v1/state", "/api/v1/targets", "/api/v1/slos")
     with FakeServer({f"GET {path}": status(403) for path in paths}).running() as server:
         assert main([verb, "--url", server.url]) == 3
-    told = f"HTTP 403, credentials are missing; give credentials: {ON_THE_COMMAND_LINE}\n"
-    assert capsys.readouterr().err == f"diag: {server.url}: {told}"
+    reported = f"HTTP 403, credentials are missing; give credentials: {ON_THE_COMMAND_LINE}\n"
+    assert capsys.readouterr().err == f"diag: {server.url}: {reported}"
 
 
 def test_a_server_is_watched_without_a_service(capsys: pytest.CaptureFixture[str]):
     with fake_triton() as fake:
         arguments = ["watch", f"127.0.0.1:{fake.port}", "--once", "--interval", "1s", "--output", "json"]
         assert main(arguments) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["up"] for one in told["targets"]] == [True]
-    assert [one["servers"] for one in told["deployments"]] == [[one["server"] for one in told["targets"]]]
+    reported = json.loads(capsys.readouterr().out)
+    assert [one["up"] for one in reported["targets"]] == [True]
+    assert [one["servers"] for one in reported["deployments"]] == [[one["server"] for one in reported["targets"]]]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "stated"),
     [
         (["watch", "x", "--url", "http://y"], "--url: not together with a SOURCE"),
         (["explain", "x", "--url", "http://y"], "--url: not together with a SOURCE"),
@@ -135,28 +135,28 @@ def test_a_server_is_watched_without_a_service(capsys: pytest.CaptureFixture[str
         (["watch", "."], "a recording does not change"),
     ],
 )
-def test_options_that_make_no_sense_together_are_refused(arguments: list[str], said: str, capsys):
+def test_options_that_make_no_sense_together_are_refused(arguments: list[str], stated: str, capsys):
     assert main(arguments) == 2
-    assert said in capsys.readouterr().err
+    assert stated in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output", ["text", "markdown", "html", "json"])
 def test_the_service_explains_as_the_tool_itself_does(output: str, capsys, monkeypatch):
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     with door() as opened_door:
-        said = shown(opened_door)
+        stated = shown(opened_door)
         assert main(["explain", "--url", opened_door.url, "--deployment", NAME, "--output", output]) == 0
-        assert capsys.readouterr().out.rstrip("\n") == said[output].rstrip("\n")
+        assert capsys.readouterr().out.rstrip("\n") == stated[output].rstrip("\n")
         assert main(["watch", "--url", opened_door.url, "--once"]) == 0
         assert f"\n{NAME}  degraded\n" in capsys.readouterr().out
 
 
 def test_one_answer_holds_the_text_and_what_it_means_to_scripts(capsys, monkeypatch):
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
-    asked, answer = [], RunningService.answer
+    requested, answer = [], RunningService.answer
 
     def counted(service: RunningService, path: str, **query: str) -> HttpAnswer:
-        asked.append(path)
+        requested.append(path)
         return answer(service, path, **query)
 
     monkeypatch.setattr(RunningService, "answer", counted)
@@ -165,7 +165,7 @@ def test_one_answer_holds_the_text_and_what_it_means_to_scripts(capsys, monkeypa
         about = ["explain", "--url", opened_door.url, "--deployment", NAME]
         assert main([*about, "--fail-on", "warning"]) == 1
         assert main([*about, "--fail-on", "critical", "--output", "markdown"]) == 1
-    assert asked == [f"/deployments/{NAME}/explanation"] * 2
+    assert requested == [f"/deployments/{NAME}/explanation"] * 2
 
 
 def test_an_answer_of_something_else_is_none(capsys, monkeypatch):
@@ -194,15 +194,15 @@ SLO = {"name": "a", "objective": 0.99, "sli": None, "alerts": [], "period": {"se
         (["explain", "--deployment", "chat", "--why-not", "cold-start"], {"account": 1}),
     ],
 )
-def test_an_answer_of_another_shape_is_told_as_anothers(
+def test_an_answer_of_another_shape_is_reported_as_anothers(
     arguments: list[str], answer: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     body = json.dumps(answer).encode()
     monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(body, {}))
     assert main([*arguments, "--url", CLOSED[1]]) == 3
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert told.err.startswith(f"diag: {CLOSED[1]}: answers, but not as diag serve does; give the address")
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
+    assert reported.err.startswith(f"diag: {CLOSED[1]}: answers, but not as diag serve does; give the address")
 
 
 def test_an_objective_that_the_service_leaves_out_is_not_shown_as_counted(

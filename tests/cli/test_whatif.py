@@ -29,7 +29,7 @@ MEANS = {1: 0.28, 2: 0.123, 3: 0.121, 4: 0.121}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
     """Give the command a server, and forecasts by hand; return what it asks them."""
     wanted: list[WhatIf] = []
 
@@ -65,19 +65,19 @@ def refused(*arguments: str) -> str:
     return str(error)
 
 
-def test_settings_and_a_rate_are_forecast_together(asked: list[WhatIf]) -> None:
+def test_settings_and_a_rate_are_forecast_together(requested: list[WhatIf]) -> None:
     done = run("--set", "safety.instance_group.count=3", "--rate", "76/s")
 
     assert done.exit_code == 0
     assert done.output.startswith(
         "chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3, 2 times\n  the arrivals\n"
     )
-    (what_if,) = asked
+    (what_if,) = requested
     assert what_if.rate_factor == pytest.approx(2.0, rel=1e-3)
     assert [(s.path, s.value) for s in what_if.changes[0].settings] == [("instance_group.count", 3)]
 
 
-def test_the_report_holds_the_patch_and_the_value_in_effect(asked: list[WhatIf]) -> None:
+def test_the_report_holds_the_patch_and_the_value_in_effect(requested: list[WhatIf]) -> None:
     report = json.loads(run("--set", "safety.instance_group.count=3", "--output", "json").output)
 
     assert report["settings"] == [{"model": "safety", "setting": "instance_group.count", "before": "1", "after": "3"}]
@@ -86,7 +86,7 @@ def test_the_report_holds_the_patch_and_the_value_in_effect(asked: list[WhatIf])
     assert (report["entry"]["name"], report["measured"]["mean_seconds"]) == ("chat", 0.283)
 
 
-def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patch(asked: list[WhatIf]) -> None:
+def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patch(requested: list[WhatIf]) -> None:
     report = json.loads(run("--sweep", "safety.instance_group.count=1..4", "--output", "json").output)
 
     assert [point["value"] for point in report["points"]] == ["1", "2", "3", "4"]
@@ -94,21 +94,21 @@ def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patc
     assert "count: 2" in report["patches"][0]["patch"]
 
 
-def test_values_without_an_order_have_no_knee(asked: list[WhatIf]) -> None:
+def test_values_without_an_order_have_no_knee(requested: list[WhatIf]) -> None:
     assert "no knee: its values have no order" in run("--sweep", "safety.dynamic_batching=true,none").output
 
 
-def test_a_load_is_swept_over_changed_settings(asked: list[WhatIf]) -> None:
+def test_a_load_is_swept_over_changed_settings(requested: list[WhatIf]) -> None:
     done = run("--set", "safety.instance_group.count=2", "--sweep", "rate=19,38,76/s")
 
     assert done.exit_code == 0
     assert "chat over rate with safety instance_group.count 1 → 2" in done.output
-    varied = [one for one in asked if one.changes]
+    varied = [one for one in requested if one.changes]
     assert [round(one.rate_factor, 2) for one in varied] == [0.5, 1.0, 2.0]
 
 
 def test_terminals_without_unicode_or_colour_get_letters(
-    asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    requested: list[WhatIf], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["there", "--sweep", "safety.instance_group.count=1,2"]
 
@@ -119,12 +119,12 @@ def test_terminals_without_unicode_or_colour_get_letters(
     assert "####" in capsys.readouterr().out
 
 
-def test_an_entry_that_is_called_less_can_be_named(asked: list[WhatIf]) -> None:
+def test_an_entry_that_is_called_less_can_be_named(requested: list[WhatIf]) -> None:
     assert run("--entry", "other", "--rate", "2x").output.startswith("other: mean")
 
 
 def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
-    asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch
+    requested: list[WhatIf], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def closed(evidence: Evidence, on: Subject) -> Fitted:
         fitted = fit(evidence, on)
@@ -135,13 +135,13 @@ def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
 
     report = json.loads(run("--sweep", "clients=2..6:2", "--output", "json").output)
     assert ([point["value"] for point in report["points"]], report["now"]) == (["2", "4", "6"], "4")
-    assert [one.clients for one in asked] == [2, 4, 6, None]
+    assert [one.clients for one in requested] == [2, 4, 6, None]
     assert "give --clients" in refused("--rate", "2x")
     assert "'many' is no number of clients" in refused("--sweep", "clients=1,many")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "stated"),
     [
         ((), "say what to change"),
         (("--entry", "chta", "--rate", "2x"), "entries are chat, other"),
@@ -154,13 +154,13 @@ def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
         ),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_one_line(
-    asked: list[WhatIf], arguments: tuple[str, ...], said: str
+def test_what_cannot_be_requested_is_refused_in_one_line(
+    requested: list[WhatIf], arguments: tuple[str, ...], stated: str
 ) -> None:
-    assert said in refused(*arguments)
+    assert stated in refused(*arguments)
 
 
-def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_request_nothing_is_predicted(requested: list[WhatIf], monkeypatch: pytest.MonkeyPatch) -> None:
     idle = SyntheticTriton(models=(replace(SAFETY, rate=0.0, queue=0.0),)).evidence()
     monkeypatch.setattr(
         whatif, "see", lambda _: SourceEvidence(evidence=idle, window=WindowFacts(start=1.0, end=2.0, sources=()))
@@ -170,7 +170,7 @@ def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "stated"),
     [
         (["--rate", "2x"], 2, "name a server, a capture, a Prometheus, or --history"),
         (["nothing.tar.xz", "--rate", "2x"], 3, "nothing.tar.xz"),
@@ -183,14 +183,14 @@ def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch
     ],
 )
 def test_sources_and_options_that_do_not_go_together_are_refused(
-    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, stated: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
 
     assert main(["whatif", *arguments]) == code
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert stated in reported
+    assert reported.count("\n") == 1
 
 
 def test_the_verbs_that_look_at_a_window_name_it_in_the_same_way() -> None:

@@ -22,7 +22,7 @@ def test_times_go_on_evenly_when_the_clock_is_set_back():
     assert clock.stepped() == pytest.approx(-3600.0)
 
 
-def test_a_clock_that_is_only_slewed_is_not_said_to_have_been_set():
+def test_a_clock_that_is_only_slewed_is_not_stated_to_have_been_set():
     clocks = Clocks()
     clock = clocks.made()
     clocks.steady += 60.0

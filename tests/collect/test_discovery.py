@@ -34,7 +34,7 @@ def test_from_any_of_the_three_ports_the_others_are_found(offset: int):
         assert server.urls == (f"http://127.0.0.1:{fake.port}", f"http://127.0.0.1:{fake.port + 2}/metrics")
 
 
-def test_a_closed_port_beside_which_a_triton_is_found_is_told():
+def test_a_closed_port_beside_which_a_triton_is_found_is_reported():
     with fake_triton() as fake:
         server = discover(f"127.0.0.1:{fake.port + 1}", QUICK)
         (note,) = server.notes
@@ -82,7 +82,7 @@ def test_a_closed_http_port_still_leads_to_the_metrics_beside_it():
     assert server.blind_spots == ()
 
 
-def test_a_closed_http_port_that_was_only_guessed_is_not_asked_again():
+def test_a_closed_http_port_that_was_only_guessed_is_not_requested_again():
     with fake_triton(api=False) as fake:
         server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
         first, second = server.round(), server.round()
@@ -108,7 +108,7 @@ def test_without_the_grpc_extra_the_gap_says_how_to_install_it(monkeypatch: pyte
     assert server.blind_spots[0].fix == "pip install 'triton-diagnostics[grpc]'"
 
 
-def test_a_busy_http_port_is_kept_and_asked_again():
+def test_a_busy_http_port_is_kept_and_requested_again():
     release = threading.Event()
     with fake_triton() as fake:
         answer, fake.api.routes["GET /v2"] = fake.api.routes["GET /v2"], silent(release)
@@ -148,7 +148,7 @@ def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "stated"),
     [
         (HTML, "an HTML page"),
         (page(b"node_load1 0.5\n"), "another program"),
@@ -158,10 +158,10 @@ def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
         (status(500), "HTTP 500"),
     ],
 )
-def test_a_metrics_url_of_something_else_says_what_it_is(answer, said):
+def test_a_metrics_url_of_something_else_says_what_it_is(answer, stated):
     with FakeServer({"GET /metrics": answer}).running() as server, pytest.raises(CollectError) as caught:
         discover(f"{server.url}/metrics", QUICK)
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
     assert str(caught.value).isprintable()
 
 
@@ -179,7 +179,7 @@ def test_when_all_ports_are_closed_one_line_says_so():
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_host_is_asked_only_once():
+def test_an_unknown_host_is_requested_only_once():
     with pytest.raises(CollectError, match="host name not found"):
         discover("http://no-such-host.invalid:8000", QUICK)
 
@@ -189,8 +189,10 @@ def test_credentials_of_the_url_are_used_and_not_shown():
         for part in (fake.api, fake.metrics):
             part.routes = {path: guarded("Basic YW5uOnMzY3JldA==", answer) for path, answer in part.routes.items()}
         server = discover(f"http://ann:s3cret@127.0.0.1:{fake.port}", QUICK)
-        told = [scrape.error for scrape in server.round() if scrape.error]
-        assert told == [server.blind_spots[0].why]  # the metrics port was not named: it is asked without credentials
+        reported = [scrape.error for scrape in server.round() if scrape.error]
+        assert reported == [
+            server.blind_spots[0].why
+        ]  # the metrics port was not named: it is asked without credentials
         assert "s3cret" not in f"{server.urls} {server.name} {server.blind_spots}"
         with pytest.raises(CollectError, match="HTTP 401, credentials are missing"):
             discover(f"http://127.0.0.1:{fake.port}", QUICK)
@@ -204,7 +206,7 @@ def test_credentials_of_the_url_are_used_and_not_shown():
         (replace(QUICK, basic="ann:pw"), "look at these credentials"),
     ],
 )
-def test_a_server_that_wants_credentials_is_told_how_they_are_given(code: int, options: SourceOptions, step: str):
+def test_a_server_that_wants_credentials_is_reported_how_they_are_given(code: int, options: SourceOptions, step: str):
     with FakeServer({"GET /v2": status(code)}).running() as server, pytest.raises(CollectError) as caught:
         discover(server.url, options)
     assert f"no Triton found: HTTP {code}, " in str(caught.value)

@@ -39,7 +39,7 @@ def test_no_connection_is_kept_open():
         assert server.seen[0][1]["Connection"] == "close"
 
 
-def test_a_closed_port_is_said_to_refuse():
+def test_a_closed_port_is_stated_to_refuse():
     failure = failure_of(FakeServer(port=free_ports()))
     assert (failure.reason, failure.obstacle) == ("connection refused", Obstacle.CLOSED)
 
@@ -122,7 +122,7 @@ def test_a_proxys_page_does_not_follow_the_status():
         assert failure_of(server).reason == "HTTP 503"
 
 
-def test_missing_and_refused_credentials_are_told_apart():
+def test_missing_and_refused_credentials_are_distinguished():
     routes = {"GET /x": guarded("Bearer right", page(b"ok"))}
     with FakeServer(routes).running() as server:
         assert failure_of(server).reason == "HTTP 401, credentials are missing"

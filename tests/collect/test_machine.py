@@ -330,19 +330,19 @@ def test_a_card_that_hangs_holds_back_no_other_and_returns_when_it_answers():
     assert json.loads(sampler.sample().body)["gpus"][0]["uuid"] == "GPU-hung"
 
 
-def test_a_refused_query_says_why_and_is_not_asked_again_when_it_is_refused_for_good():
-    asked = []
+def test_a_refused_query_says_why_and_is_not_requested_again_when_it_is_refused_for_good():
+    requested = []
     nvml = FakeNvml()
 
     def refuse(*_: object) -> None:
-        asked.append(1)
+        requested.append(1)
         raise nvml.NVMLError("Not Supported")
 
     nvml.nvmlDeviceGetPowerUsage = refuse
     sampler = sampler_of(nvml)
     bodies = [json.loads(sampler.sample().body)["gpus"][0] for _ in range(3)]
     assert [body["errors"]["power_mw"] for body in bodies] == ["Not Supported"] * 3
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_a_dear_query_rests_in_proportion_to_what_it_took():

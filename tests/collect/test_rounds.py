@@ -97,14 +97,14 @@ def test_configurations_are_read_again_after_the_server_was_away():
         assert configs(server.round())
 
 
-def test_a_model_with_a_strange_name_is_asked_for_by_its_quoted_name():
+def test_a_model_with_a_strange_name_is_requested_by_its_quoted_name():
     with fake_triton() as fake:
         server = found(fake)
         fake.api.routes["POST /v2/repository/index"] = page(index(**{"a..%b c": "1", "a/../b": "1"}))
         server.scrape()
         server.describe()
-        asked = [path for path, _ in fake.api.seen if path.endswith("/config")]
-        assert asked == ["GET /v2/models/a..%25b%20c/config"]
+        requested = [path for path, _ in fake.api.seen if path.endswith("/config")]
+        assert requested == ["GET /v2/models/a..%25b%20c/config"]
 
 
 def test_without_an_index_models_are_known_from_their_statistics():
@@ -114,7 +114,7 @@ def test_without_an_index_models_are_known_from_their_statistics():
         assert len(configs(server.round())) == len(parse_statistics(body_of(BodyKind.STATISTICS)))
 
 
-def test_a_model_that_is_not_ready_is_not_asked_for():
+def test_a_model_that_is_not_ready_is_not_requested():
     listed = [{"name": "a", "version": "1", "state": "UNAVAILABLE", "reason": "x"}, {"name": "b"}]
     with fake_triton() as fake:
         server = found(fake)
@@ -135,7 +135,7 @@ def test_a_read_that_outlives_its_deadline_is_not_begun_a_second_time():
         release.set()
 
 
-def test_a_server_that_answers_no_configuration_is_not_asked_for_all_of_them():
+def test_a_server_that_answers_no_configuration_is_not_requested_all_of_them():
     release = threading.Event()
     names = {f"m{number}": "1" for number in range(40)}
     with fake_triton() as fake:
@@ -156,15 +156,15 @@ def set_count(fake, count: int, model: str = "safety") -> None:
     fake.api.routes[f"GET /v2/models/{model}/config"] = page(json.dumps(body).encode())
 
 
-def test_a_setting_that_is_changed_in_place_is_read_in_the_next_round_and_told_once():
+def test_a_setting_that_is_changed_in_place_is_read_in_the_next_round_and_reported_once():
     with fake_triton() as fake:
         server = found(fake)
         set_count(fake, 1)
         server.round()
         for count in (2, 1):
             set_count(fake, count)
-            told = [scrape for scrape in server.round() if scrape.kind is BodyKind.CONFIG]
-            assert [parse_model_config(scrape.body).instance_groups[0].count for scrape in told] == [count]
+            reported = [scrape for scrape in server.round() if scrape.kind is BodyKind.CONFIG]
+            assert [parse_model_config(scrape.body).instance_groups[0].count for scrape in reported] == [count]
             assert not configs(server.round())
 
 
@@ -195,7 +195,7 @@ def count_executions(fake, models, executions: int) -> None:
     fake.api.routes["GET /v2/models/stats"] = page(json.dumps(body).encode())
 
 
-def test_no_further_configuration_is_asked_for_once_a_read_goes_unanswered():
+def test_no_further_configuration_is_requested_once_a_read_goes_unanswered():
     release = threading.Event()
     with fake_triton() as fake:
         server = found(fake, timeout=0.2)
@@ -217,8 +217,8 @@ def test_a_file_of_the_repository_is_read_again_when_it_was_written(tmp_path):
     assert files.changed("t") == []
     file.write_text('name: "safety" max_batch_size: 8')
     (tmp_path / "safety" / "2").mkdir()
-    told = {one.name: one.body for one in files.changed("t")}
-    assert told == {"safety/config.pbtxt": b'name: "safety" max_batch_size: 8', "safety/2/.keep": b""}
+    reported = {one.name: one.body for one in files.changed("t")}
+    assert reported == {"safety/config.pbtxt": b'name: "safety" max_batch_size: 8', "safety/2/.keep": b""}
 
 
 def test_a_server_that_is_slow_with_most_configurations_is_described_for_a_while_and_then_by_and_by():

@@ -34,13 +34,13 @@ class Engine:
     slots: int = 8
     waiting: int = 60
     seconds: int = 0
-    told: int = 0
+    reported: int = 0
     untold: list[int] = field(default_factory=list)
 
     def pass_a_second(self) -> None:
         self.seconds += 1
-        self.untold += range(self.told, self.told + ITERATIONS_A_SECOND)
-        self.told += ITERATIONS_A_SECOND
+        self.untold += range(self.reported, self.reported + ITERATIONS_A_SECOND)
+        self.reported += ITERATIONS_A_SECOND
 
     def page(self, handler: BaseHTTPRequestHandler) -> None:
         """What prometheus_client writes for the collector of the PyTorch backend, without gauges of iterations."""
@@ -117,11 +117,11 @@ def explained(scrapes: list[Scrape]) -> Explanation:
     return explain(WindowEvidence(window), WindowFacts(start=window.start, end=window.end, sources=("llm",)))
 
 
-def test_the_list_is_left_to_others_unless_it_is_asked_for() -> None:
+def test_the_list_is_left_to_others_unless_it_is_requested() -> None:
     engine = Engine()
     rounds(engine, PAGE_ONLY, count=3)
 
-    assert len(engine.untold) == engine.told
+    assert len(engine.untold) == engine.reported
 
 
 def test_each_iteration_is_read_once() -> None:
@@ -131,23 +131,23 @@ def test_each_iteration_is_read_once() -> None:
     numbers = [sample.iterations for sample in server.iterations]
 
     assert len(numbers) == len(set(numbers)) > 4 * ITERATIONS_A_SECOND
-    assert engine.told - len(engine.untold) == len(numbers)
+    assert engine.reported - len(engine.untold) == len(numbers)
 
 
 def test_iterations_say_which_limit_holds_requests_back() -> None:
-    told = explained(rounds(Engine(), WITH_LIST))
+    reported = explained(rounds(Engine(), WITH_LIST))
 
-    assert [finding.check for finding in told.loud] == ["engine-batch-limit"]
-    assert told.loud[0].impact.share_of_latency > 0.7
-    assert "instance_group" not in str(told.loud[0].suggestion)
-    assert told.verdict == "degraded"
+    assert [finding.check for finding in reported.actionable] == ["engine-batch-limit"]
+    assert reported.actionable[0].impact.share_of_latency > 0.7
+    assert "instance_group" not in str(reported.actionable[0].suggestion)
+    assert reported.verdict == "degraded"
 
 
 def test_the_page_alone_names_no_limit() -> None:
-    told = explained(rounds(Engine(), PAGE_ONLY))
+    reported = explained(rounds(Engine(), PAGE_ONLY))
 
-    assert told.loud == ()
-    assert "engine-batch-limit" in {result.check.id for result, _ in told.unknown}
+    assert reported.actionable == ()
+    assert "engine-batch-limit" in {result.check.id for result, _ in reported.unknown}
 
 
 def test_an_engine_that_is_seldom_at_work_is_judged_by_the_whole_time() -> None:
@@ -156,7 +156,7 @@ def test_an_engine_that_is_seldom_at_work_is_judged_by_the_whole_time() -> None:
     # The same iterations in ten times as long: requests wait in a tenth of the time.
     slow = [replace(one, at=1e9 + (one.at - 1e9) * 10, mono=1e9 + (one.mono - 1e9) * 10) for one in read]
 
-    assert explained(slow).loud == ()
+    assert explained(slow).actionable == ()
 
 
 def test_the_port_alone_leads_to_the_page() -> None:
@@ -166,7 +166,7 @@ def test_the_port_alone_leads_to_the_page() -> None:
     assert found.urls == (f"http://127.0.0.1:{server.port}/prometheus/metrics",)
 
 
-def test_a_server_that_only_lists_iterations_is_told_what_to_switch_on() -> None:
+def test_a_server_that_only_lists_iterations_is_reported_what_to_switch_on() -> None:
     with Engine().serving(with_page=False) as server, pytest.raises(CollectError, match="return_perf_metrics: true"):
         discover(f"127.0.0.1:{server.port}", PAGE_ONLY)
 
@@ -181,10 +181,10 @@ def test_the_command_says_what_reading_the_list_takes_away(capsys: pytest.Captur
 
 def test_an_anonymized_recording_explains_as_much() -> None:
     hidden = Anonymizer(b"seed")
-    told = explained([hidden.apply(one) for one in rounds(Engine(), WITH_LIST)])
+    reported = explained([hidden.apply(one) for one in rounds(Engine(), WITH_LIST)])
 
-    assert [finding.check for finding in told.loud] == ["engine-batch-limit"]
-    assert told.loud[0].subject.model != "meta/llama"
+    assert [finding.check for finding in reported.actionable] == ["engine-batch-limit"]
+    assert reported.actionable[0].subject.model != "meta/llama"
 
 
 def test_a_list_that_turns_into_something_else_is_a_failed_read() -> None:

@@ -78,10 +78,10 @@ def test_a_failed_making_says_why_and_leaves_nothing_that_could_be_used(
     failing.write_text("#!/bin/sh\necho 'Collecting things'\necho 'ERROR: no route to the index'\nexit 1\n")
     failing.chmod(0o755)
     monkeypatch.setattr(environment, "base_python", lambda: failing)
-    said: list[str] = []
+    stated: list[str] = []
     with pytest.raises(CollectError, match=r"cannot be made: ERROR: no route to the index; check the network"):
-        ensure_environment(progress=said.append)
-    assert said[-1] == "Collecting things"
+        ensure_environment(progress=stated.append)
+    assert stated[-1] == "Collecting things"
     assert not list((cache / "triton-diagnostics").iterdir())
     assert find_environment() is None
 

@@ -70,7 +70,7 @@ def test_an_interrupt_ends_it_as_wanted_and_leaves_no_server(server: Server, mon
     assert "diag explain http://127.0.0.1:1 --repository repository" in shown
 
 
-def test_a_server_that_died_under_its_load_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_died_under_its_load_is_reported(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demonstration, "run_load", lambda *_, **__: [])
     with pytest.raises(CollectError, match="the server died"):
         kept([]).run()

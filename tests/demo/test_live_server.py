@@ -125,8 +125,8 @@ def busy_share(model: dict[str, Any], seconds: float) -> float:
 def test_a_server_serves_its_three_ports_and_leaves_nothing_behind(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
-    said: list[str] = []
-    with TritonLauncher(environment, load_fault("healthy"), log=said.append) as server:
+    stated: list[str] = []
+    with TritonLauncher(environment, load_fault("healthy"), log=stated.append) as server:
         server.check()
         page = urllib3.request("GET", server.metrics_url).data.decode()
         assert server.pid in processes(nothing_left)
@@ -135,8 +135,8 @@ def test_a_server_serves_its_three_ports_and_leaves_nothing_behind(
             pass
     assert 'nv_inference_count{model="safety",version="1"}' in page
     assert 'nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="max",version="1"}' in page
-    assert re.fullmatch(r"loading models: \d of 6", said[0])
-    assert said[-1] == f"server ready at {server.http_url}"
+    assert re.fullmatch(r"loading models: \d of 6", stated[0])
+    assert stated[-1] == f"server ready at {server.http_url}"
 
 
 def test_a_server_that_dies_is_noticed_and_cleaned_up(

@@ -92,7 +92,7 @@ def _read(triton: TritonLauncher, done: object) -> list[Scrape]:
         target.close()
 
 
-def test_the_services_own_time_is_told_from_the_servers(explanation: Explanation) -> None:
+def test_the_services_own_time_is_reported_from_the_servers(explanation: Explanation) -> None:
     server = next(iter(explanation.window.sources))
 
     own = explanation.evidence.read(CALLER_SECONDS, Subject(server=server, ensemble="ensemble"))
@@ -101,4 +101,4 @@ def test_the_services_own_time_is_told_from_the_servers(explanation: Explanation
 
 
 def test_the_time_in_front_is_named_and_not_blamed_on_a_model(explanation: Explanation) -> None:
-    assert [finding.check for finding in explanation.loud] in ([], ["client-or-transport-bound"])
+    assert [finding.check for finding in explanation.actionable] in ([], ["client-or-transport-bound"])

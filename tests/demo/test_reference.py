@@ -303,7 +303,7 @@ def test_building_on_a_machine_without_a_gpu_is_refused(monkeypatch: pytest.Monk
         builder.require_tensorrt_llm()
 
 
-def test_a_release_without_tensorrt_engines_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_release_without_tensorrt_engines_is_distinguished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tensorrt_llm.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "tensorrt_llm", raising=False)

@@ -37,7 +37,7 @@ def test_without_an_error_entry_the_last_line_stands_for_it() -> None:
     assert start_error(NO_GPU + LOADED + "Segmentation fault\n\n") == "Segmentation fault"
 
 
-def test_an_empty_log_is_said_to_be_empty() -> None:
+def test_an_empty_log_is_stated_to_be_empty() -> None:
     assert (start_error(""), last_line(" \n")) == ("it wrote no log", "it wrote no log")
 
 

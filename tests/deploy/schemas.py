@@ -55,8 +55,8 @@ def _wheel() -> zipfile.ZipFile:
     """Return the wheel, which is opened once: its table of contents is long."""
     wheel = next(ROOT.glob(".tools/kubernetes_validate-*.whl"), None)
     if wheel is None:
-        told = "there are no schemas of Kubernetes; fetch them with: make tools"
+        reported = "there are no schemas of Kubernetes; fetch them with: make tools"
         if os.environ.get("CI") == "true":
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reported)
+        pytest.skip(reported)
     return zipfile.ZipFile(io.BytesIO(wheel.read_bytes()))

@@ -192,7 +192,7 @@ def test_alerts_lead_to_the_runbooks_that_are_given(chart: Chart) -> None:
     assert links == {"https://unusual-runbooks"}
 
 
-def test_the_path_of_the_external_url_is_before_all_that_is_asked_for(chart: Chart) -> None:
+def test_the_path_of_the_external_url_is_before_all_that_is_requested(chart: Chart) -> None:
     manifests = made(chart, {**operator("always"), "web": {"externalUrl": "https://ops.example.org/diag/"}})
     (deployment,) = (one for one in manifests if one["kind"] == "Deployment")
     (diag,) = deployment["spec"]["template"]["spec"]["containers"]

@@ -129,9 +129,9 @@ def test_the_service_accepts_its_settings_and_asks_for_credentials(tmp_path: Pat
     (tmp_path / "llm" / "config.pbtxt").write_text("")
     file = tmp_path / "diag.toml"
     file.write_text(binds("diag")["/etc/diag/config/diag.toml"].read_text("utf-8").replace("/models", str(tmp_path)))
-    told = "\n".join(check(file, here, {}, ()))
-    assert "web.allow_unauthenticated = false" in told
-    assert Credentials(WebSettings(bearer_token_file=tmp_path / "token"), read_secret).asked
+    reported = "\n".join(check(file, here, {}, ()))
+    assert "web.allow_unauthenticated = false" in reported
+    assert Credentials(WebSettings(bearer_token_file=tmp_path / "token"), read_secret).requested
 
 
 def test_prometheus_reads_its_configuration_and_every_rule(promtool: Promtool, tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def test_prometheus_reads_its_configuration_and_every_rule(promtool: Promtool, t
 
 
 def test_prometheus_presents_the_token_that_the_service_asks_for() -> None:
-    asked = SERVICES["diag"]["environment"]["DIAG_WEB__BEARER_TOKEN_FILE"]
-    assert job("diag")["authorization"]["credentials_file"] == asked == "/run/secrets/token"
+    requested = SERVICES["diag"]["environment"]["DIAG_WEB__BEARER_TOKEN_FILE"]
+    assert job("diag")["authorization"]["credentials_file"] == requested == "/run/secrets/token"
     assert "token" in SERVICES["prometheus"]["secrets"]
 
 
-def test_services_are_asked_at_their_names_and_ports() -> None:
+def test_services_are_requested_at_their_names_and_ports() -> None:
     (manager,) = PROMETHEUS["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     (sent,) = SETTINGS["alertmanager"]["urls"]
     assert sent == f"http://{manager}"
@@ -167,10 +167,10 @@ def test_rules_find_the_triton_under_the_name_that_the_service_gives_it(
     promtool: Promtool, tmp_path: Path, *, other: bool
 ) -> None:
     (server,) = SETTINGS["server"]
-    told = parse_address(server["url"]).netloc(METRICS)
+    reported = parse_address(server["url"]).netloc(METRICS)
     names = {"job": job("triton")["job_name"], "instance": instance("triton")}
     file = tmp_path / "test.yaml"
-    file.write_text(WATCHED.format(rules=ROOT / "rules", server="10.0.0.1:8002" if other else told, **names))
+    file.write_text(WATCHED.format(rules=ROOT / "rules", server="10.0.0.1:8002" if other else reported, **names))
     done = promtool("test", "rules", file)
     assert (done.returncode != 0) is other, done.stdout + done.stderr
 

@@ -46,7 +46,7 @@ def test_the_image_runs_as_the_user_of_the_manifests() -> None:
     assert DOCKERFILE.index("USER") < DOCKERFILE.index("ENTRYPOINT")
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, password: str, *arguments: str, again: str = "") -> int:
+def requested(monkeypatch: pytest.MonkeyPatch, password: str, *arguments: str, again: str = "") -> int:
     monkeypatch.setattr(sys, "argv", ["credentials", *arguments])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(getpass, "getpass", lambda prompt: again if "again" in prompt and again else password)
@@ -57,7 +57,7 @@ def test_the_service_takes_the_credentials_that_are_made(monkeypatch, capsys, tm
     folder = tmp_path / "credentials"
     salt = bcrypt.gensalt(4)  # the lowest cost
     monkeypatch.setattr(bcrypt, "gensalt", lambda: salt)
-    assert asked(monkeypatch, "correct horse", str(folder), "--user", "alice") == 0
+    assert requested(monkeypatch, "correct horse", str(folder), "--user", "alice") == 0
     users = read_web_config(folder / "web.yml").users
     assert bcrypt.checkpw(b"correct horse", users["alice"])
     assert len(read_secret(folder / "token", "token")) == 64
@@ -67,7 +67,7 @@ def test_the_service_takes_the_credentials_that_are_made(monkeypatch, capsys, tm
 
 
 @pytest.mark.parametrize(
-    ("password", "arguments", "told"),
+    ("password", "arguments", "reported"),
     [
         ("short", ["new"], "the password has 5 bytes; use 8 to 72"),
         ("é" * 40, ["new"], "the password has 80 bytes; use 8 to 72"),
@@ -75,18 +75,20 @@ def test_the_service_takes_the_credentials_that_are_made(monkeypatch, capsys, tm
         ("long enough", ["."], ".: is there already; name a new folder, or remove it"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line(
-    monkeypatch, capsys, tmp_path: Path, password: str, arguments: list[str], told: str
+def test_what_cannot_be_used_is_reported_in_one_line(
+    monkeypatch, capsys, tmp_path: Path, password: str, arguments: list[str], reported: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert asked(monkeypatch, password, *arguments) == 2
-    assert capsys.readouterr().err == f"error: {told}\n"
+    assert requested(monkeypatch, password, *arguments) == 2
+    assert capsys.readouterr().err == f"error: {reported}\n"
     assert not (tmp_path / "new").exists()
 
 
-def test_two_passwords_are_refused_and_nobody_is_asked_without_a_terminal(monkeypatch, capsys, tmp_path: Path) -> None:
+def test_two_passwords_are_refused_and_nobody_is_requested_without_a_terminal(
+    monkeypatch, capsys, tmp_path: Path
+) -> None:
     folder, file = tmp_path / "credentials", tmp_path / "password"
-    assert asked(monkeypatch, "correct horse", str(folder), again="battery staple") == 2
+    assert requested(monkeypatch, "correct horse", str(folder), again="battery staple") == 2
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
     assert credentials.main() == 2
     assert capsys.readouterr().err.splitlines() == [
@@ -95,7 +97,7 @@ def test_two_passwords_are_refused_and_nobody_is_asked_without_a_terminal(monkey
     ]
     file.write_text("correct horse\n")
     monkeypatch.setattr(bcrypt, "hashpw", lambda password, _: password)
-    assert asked(monkeypatch, "", str(folder), "--password-file", str(file)) == 0
+    assert requested(monkeypatch, "", str(folder), "--password-file", str(file)) == 0
     assert "'correct horse'" in (folder / "web.yml").read_text()
 
 
@@ -107,7 +109,7 @@ def test_two_passwords_are_refused_and_nobody_is_asked_without_a_terminal(monkey
         ("deploy.credentials", "bcrypt", "serve"),
     ],
 )
-def test_a_package_that_is_missing_is_told_with_the_extra_that_has_it(
+def test_a_package_that_is_missing_is_reported_with_the_extra_that_has_it(
     monkeypatch, module: str, package: str, extra: str
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] in (package, "dashboards", "deploy")]:

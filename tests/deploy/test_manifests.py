@@ -142,8 +142,8 @@ def test_the_service_accepts_the_settings_and_asks_for_credentials(variant: str,
     (tmp_path / "token").write_text("a-token")
     (tmp_path / "web.yml").write_text("")
     (tmp_path / "password").write_text("a-password")
-    told = checked(plain(variant), tmp_path)
-    assert re.search(r"history\.directory = /var/lib/diag +# DIAG_HISTORY__DIRECTORY", told)
+    reported = checked(plain(variant), tmp_path)
+    assert re.search(r"history\.directory = /var/lib/diag +# DIAG_HISTORY__DIRECTORY", reported)
     (tmp_path / "token").unlink()
     with pytest.raises(UsageError, match="bearer token"):
         checked(plain(variant), tmp_path)
@@ -162,7 +162,7 @@ def checked(manifests: tuple[Manifest, ...], tmp_path: Path) -> str:
     return "\n".join(check(file, here, {}, ()))
 
 
-def test_workers_of_a_fleet_are_told_their_number_and_how_many_they_are() -> None:
+def test_workers_of_a_fleet_are_reported_their_number_and_how_many_they_are() -> None:
     manifests = chart("fleet")
     spec = workload(manifests)["spec"]
     (number,) = (one for one in container(manifests)["env"] if one["name"] == "DIAG_FLEET__WORKER")
@@ -211,8 +211,8 @@ def test_the_network_policy_lets_through_what_the_settings_name(variant: str) ->
     assert all(to["podSelector"]["matchLabels"] for rule in policy["egress"] for to in rule["to"])
     file = of(chart(variant), "ConfigMap")["data"]["diag.toml"]
     settings = tomllib.loads(file)
-    asked = [one["url"] for one in settings["server"]] + settings["alertmanager"]["urls"]
-    for url in asked:
+    requested = [one["url"] for one in settings["server"]] + settings["alertmanager"]["urls"]
+    for url in requested:
         address = parse_address(url)
         assert (address.host.split(".")[-2], address.port) in open_to, url
     database = environment(chart(variant)).get("DIAG_HISTORY__DATABASE", "")

@@ -51,19 +51,21 @@ def test_each_side_has_the_instances_of_its_time() -> None:
     assert (sides.before.end - START, sides.after.start - START) == (60.0, CHANGE)
 
 
-def test_after_the_fix_the_present_is_healthy_and_the_past_is_told_with_what_ended_it() -> None:
+def test_after_the_fix_the_present_is_healthy_and_the_past_is_reported_with_what_ended_it() -> None:
     scrapes = changed_in_place(FULL, FREE)
     assert explained(scrapes, present=True).verdict is Verdict.HEALTHY
-    told = explained(scrapes)
-    assert [(one.check, one.ended is not None) for one in told.loud] == [("single-instance-serialization", True)]
-    assert told.loud[0].suggestion is None
-    assert "until" in told.loud[0].summary
-    assert "count 1 → 2" in told.loud[0].summary
+    reported = explained(scrapes)
+    assert [(one.check, one.ended is not None) for one in reported.actionable] == [
+        ("single-instance-serialization", True)
+    ]
+    assert reported.actionable[0].suggestion is None
+    assert "until" in reported.actionable[0].summary
+    assert "count 1 → 2" in reported.actionable[0].summary
 
 
 def test_a_change_that_brings_a_fault_is_its_onset() -> None:
-    told = explained(changed_in_place(FREE, FULL))
-    (found,) = told.loud
+    reported = explained(changed_in_place(FREE, FULL))
+    (found,) = reported.actionable
     assert found.check == "single-instance-serialization"
     assert found.ended is None
     assert found.onset is not None
@@ -71,12 +73,12 @@ def test_a_change_that_brings_a_fault_is_its_onset() -> None:
     assert found.suggestion is not None
 
 
-def test_the_change_is_told_wherever_the_window_is() -> None:
-    told = explained(changed_in_place(FREE, FULL))
+def test_the_change_is_reported_wherever_the_window_is() -> None:
+    reported = explained(changed_in_place(FREE, FULL))
     line = "settings of safety changed 13:47:45: count 2 → 1"
-    assert phrases.changes(told) == [line]
-    assert line in text(told)
-    (change,) = report(told)["changes"]
+    assert phrases.changes(reported) == [line]
+    assert line in text(reported)
+    (change,) = report(reported)["changes"]
     assert change["settings"] == [{"path": "instance_group.count", "before": "2", "after": "1"}]
 
 
@@ -84,18 +86,18 @@ def test_a_configuration_that_is_read_again_unchanged_cuts_nothing() -> None:
     assert cut(changed_in_place(FULL, FULL)) is None
 
 
-def test_a_change_of_a_model_without_requests_cuts_nothing_and_is_told() -> None:
+def test_a_change_of_a_model_without_requests_cuts_nothing_and_is_reported() -> None:
     scrapes = changed_in_place(*(replace(stage, rate=0.0) for stage in (FULL, FREE)))
     assert cut(scrapes) is None
     assert phrases.changes(explained(scrapes)) == ["settings of safety changed 13:47:45: count 1 → 2"]
 
 
-def test_a_change_that_no_request_feels_cuts_nothing_and_is_told() -> None:
+def test_a_change_that_no_request_feels_cuts_nothing_and_is_reported() -> None:
     scrapes = changed_in_place(FREE, safety(2, queue=0.002, version_policy={"all": {}}))
     assert cut(scrapes) is None
-    told = explained(scrapes)
-    assert phrases.changes(told) == ["settings of safety changed 13:47:45: version_policy latest:1 → all"]
-    assert told.cuts == ()
+    reported = explained(scrapes)
+    assert phrases.changes(reported) == ["settings of safety changed 13:47:45: version_policy latest:1 → all"]
+    assert reported.cuts == ()
 
 
 SETTINGS = {
@@ -115,9 +117,9 @@ def test_each_setting_that_a_patch_can_change_cuts_the_window_both_ways(setting:
     plain = safety(2, queue=0.002, batching={}, max_batch=8)
     other = safety(2, queue=0.002, **SETTINGS[setting])
     for first, second in ((plain, other), (other, plain)):
-        told = explained(changed_in_place(first, second), present=True)
-        assert len(told.changes) == 1
-        assert told.verdict is Verdict.HEALTHY
+        reported = explained(changed_in_place(first, second), present=True)
+        assert len(reported.changes) == 1
+        assert reported.verdict is Verdict.HEALTHY
 
 
 class Watched:
@@ -125,7 +127,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.window, self.book = RollingWindow("chat", 300.0), IncidentBook("chat")
-        self.said: list[tuple[float, str, Ending | None]] = []
+        self.stated: list[tuple[float, str, Ending | None]] = []
         self.verdicts: list[tuple[float, Verdict]] = []
 
     def live(self, scrapes: list[Scrape]) -> Watched:
@@ -134,23 +136,23 @@ class Watched:
             for scrape in scrapes:
                 if scrape.mono // 1 == start:
                     self.window.add(scrape)
-            told = explain_window(self.window.window(), present=True)
-            self.verdicts.append((start - START, told.verdict))
-            for change in self.book.take(told, start, start):
-                self.said.append((start - START, change.kind.value, change.incident.ending))
+            reported = explain_window(self.window.window(), present=True)
+            self.verdicts.append((start - START, reported.verdict))
+            for change in self.book.take(reported, start, start):
+                self.stated.append((start - START, change.kind.value, change.incident.ending))
         return self
 
 
 def test_an_incident_ends_two_rounds_after_its_settings_were_changed() -> None:
-    said = Watched().live(changed_in_place(FULL, FREE, at=20, reads=30)).said
-    (ended,) = [one for one in said if one[1] == "closed"]
+    stated = Watched().live(changed_in_place(FULL, FREE, at=20, reads=30)).stated
+    (ended,) = [one for one in stated if one[1] == "closed"]
     change = 21 * 5.0
     assert ended == (change + 2 * 5.0, "closed", Ending.CHANGED)
 
 
 def test_a_fault_that_a_change_brings_back_opens_an_incident() -> None:
-    said = Watched().live(changed_in_place(FREE, FULL, at=40, reads=50)).said
-    opened = [at for at, kind, _ in said if kind == "opened"]
+    stated = Watched().live(changed_in_place(FREE, FULL, at=40, reads=50)).stated
+    opened = [at for at, kind, _ in stated if kind == "opened"]
     assert opened
     assert opened[0] <= 41 * 5.0 + 4 * 5.0
 
@@ -164,13 +166,13 @@ def test_a_change_of_another_models_settings_proves_nothing() -> None:
     ]
     scrapes = SyntheticTriton(models=(FULL, other[0])).scrapes(30)
     watched = Watched().live(sorted([*scrapes, config_read(other[1], 105.05)], key=lambda one: one.mono))
-    assert [kind for _, kind, _ in watched.said if kind != "updated"] == ["opened"]
+    assert [kind for _, kind, _ in watched.stated if kind != "updated"] == ["opened"]
 
 
 def test_too_little_since_a_change_says_how_much_is_missing() -> None:
     slow = [replace(stage, rate=0.3, queue=0.0) for stage in (FULL, FREE)]
-    told = explained(changed_in_place(*slow), present=True)
+    reported = explained(changed_in_place(*slow), present=True)
 
-    assert told.verdict is Verdict.IDLE
-    assert told.reason.startswith("settings of safety changed: count 1 → 2 ")
-    assert re.search(r" s ago, at \S+13:47:45Z: 14 of 30 requests needed to judge completed since$", told.reason)
+    assert reported.verdict is Verdict.IDLE
+    assert reported.reason.startswith("settings of safety changed: count 1 → 2 ")
+    assert re.search(r" s ago, at \S+13:47:45Z: 14 of 30 requests needed to judge completed since$", reported.reason)

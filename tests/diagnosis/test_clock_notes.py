@@ -36,19 +36,19 @@ def one_time(scrape: Scrape) -> Scrape:
 
 
 @pytest.mark.parametrize(
-    ("move", "told", "reason"),
+    ("move", "reported", "reason"),
     [(reversed_times, BACKWARDS, Missing.CONFLICTING), (one_time, STILL, Missing.STALE)],
 )
 @pytest.mark.parametrize("left_out", [(), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
 def test_a_clock_that_tells_no_order_is_named_in_verdict_reasons_and_blind_spots(
-    move: Move, told: str, reason: Missing, left_out: tuple[BodyKind, ...]
+    move: Move, reported: str, reason: Missing, left_out: tuple[BodyKind, ...]
 ) -> None:
     found = explained(window_of(map(move, TRITON.without(*left_out).scrapes())))
-    assert (found.verdict, found.reason, found.findings) == (Verdict.INSUFFICIENT_DATA, told, ())
+    assert (found.verdict, found.reason, found.findings) == (Verdict.INSUFFICIENT_DATA, reported, ())
     assert {outcome.reason for _, outcome in found.unknown} <= {reason, Missing.NOT_EXPORTED}
     assert ("cold-start", reason) in {(result.check.id, outcome.reason) for result, outcome in found.unknown}
     (spot,) = (spot for spot in found.blind_spots if SERVER in spot.what)
-    assert spot.why == told
+    assert spot.why == reported
     assert spot.fix.startswith("record anew")
 
 

@@ -16,7 +16,7 @@ from diagnostics.wire.failed_reads import LONGEST_REASON
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from tests.builders import START, model_config
-from tests.builders_traffic import Did, indexed, scrapes_told
+from tests.builders_traffic import Did, indexed, story_scrapes
 
 REFUSED, LATE = "connection refused", "no answer within 5 s"
 BUSY, IDLE = Did(requests=40, infer=0.02, seconds=0.021), Did()
@@ -38,7 +38,7 @@ def read(
     index = [indexed(2.0 * number, ("m", "1", "READY", ""), server=server) for number in range(len(story) + 1)]
     return [
         replace(one, body=None, error=reason) if one.kind in failing and since <= one.at - START <= until else one
-        for one in (*scrapes_told({("m", "1"): story}, configs=CONFIGS, server=server), *index)
+        for one in (*story_scrapes({("m", "1"): story}, configs=CONFIGS, server=server), *index)
     ]
 
 
@@ -47,7 +47,7 @@ def explained(*scrapes: Sequence[Scrape]) -> Explanation:
 
 
 def causes(explanation: Explanation) -> list[tuple[str, str | None]]:
-    return [(finding.check, finding.subject.model) for finding in explanation.loud]
+    return [(finding.check, finding.subject.model) for finding in explanation.actionable]
 
 
 def why(explanation: Explanation, port: str) -> list[str]:
@@ -60,15 +60,15 @@ class TestTheInferencePortClosesWhileCountersStandStill:
         explanation = explained(read([BUSY] * 10 + [IDLE] * 12, INFERENCE, reason))
 
         assert causes(explanation) == [(OUTAGE, None)]
-        assert explanation.loud[0].severity == "critical"
-        assert "inference port" in explanation.loud[0].summary
-        assert explanation.loud[0].onset is not None
-        assert explanation.loud[0].onset.at == START + 20.0
+        assert explanation.actionable[0].severity == "critical"
+        assert "inference port" in explanation.actionable[0].summary
+        assert explanation.actionable[0].onset is not None
+        assert explanation.actionable[0].onset.at == START + 20.0
         assert why(explanation, "inference port") == []
 
     def test_for_a_while_is_the_servers_outage(self, reason: str) -> None:
         story = [BUSY] * 10 + [IDLE] * 5 + [BUSY] * 7
-        (finding,) = explained(read(story, INFERENCE, reason, until=30.0)).loud
+        (finding,) = explained(read(story, INFERENCE, reason, until=30.0)).actionable
 
         assert (finding.check, finding.subject.model) == (OUTAGE, None)
         # Forty requests every two seconds, for ten seconds.
@@ -87,9 +87,9 @@ class TestTheInferencePortIsClosedFromTheStart:
         """Return reads of counters that stand where earlier requests left them."""
         return [one for one in read(self.STILL, INFERENCE, reason, since=0.0) if one.at > START]
 
-    def test_refusing_ports_are_an_outage_of_whoever_was_asked_before(self) -> None:
+    def test_refusing_ports_are_an_outage_of_whoever_was_requested_before(self) -> None:
         explanation = explained(self.still(REFUSED))
-        (finding,) = explanation.loud
+        (finding,) = explanation.actionable
 
         assert (finding.check, finding.subject.model, finding.severity) == (OUTAGE, None, "critical")
         assert "has refused connections to its inference port for 42 s" in finding.summary
@@ -101,10 +101,10 @@ class TestTheInferencePortIsClosedFromTheStart:
         assert "the inference port of triton-0 answered no read" in explanation.reason
         assert "send it a request" in explanation.next_measurement
 
-    def test_nobody_is_hurt_where_nobody_ever_asked(self) -> None:
+    def test_nobody_is_hurt_where_nobody_ever_requested(self) -> None:
         explanation = explained(read([IDLE] * STEPS, INFERENCE, since=0.0))
 
-        assert (explanation.loud, explanation.verdict) == ((), Verdict.IDLE)
+        assert (explanation.actionable, explanation.verdict) == ((), Verdict.IDLE)
         assert len(why(explanation, "inference port")) == 1
 
     def test_a_replica_beside_it_that_serves_has_its_requests(self) -> None:
@@ -128,11 +128,11 @@ class TestCountersThatGoOn:
         self, kinds: Collection[BodyKind], port: str, since: float, reason: str
     ) -> None:
         explanation = explained(read([BUSY] * STEPS, kinds, reason, since=since))
-        (told,) = why(explanation, port)
+        (reported,) = why(explanation, port)
 
         assert causes(explanation) == []
-        assert reason in told
-        assert ("at every read" in told) == (since == 0.0)
+        assert reason in reported
+        assert ("at every read" in reported) == (since == 0.0)
 
     def test_one_read_that_fails_is_nothing(self) -> None:
         explanation = explained(read([BUSY] * STEPS, METRICS, until=20.0))
@@ -155,8 +155,8 @@ class TestARecording:
         replayed = explained(list(open_capture(tmp_path / "a.tar").scrapes()))
 
         assert replayed.verdict is explained(live).verdict
-        assert [f.check for f in replayed.loud] == [f.check for f in explained(live).loud]
-        assert [f.severity for f in replayed.loud] == [f.severity for f in explained(live).loud]
+        assert [f.check for f in replayed.actionable] == [f.check for f in explained(live).actionable]
+        assert [f.severity for f in replayed.actionable] == [f.severity for f in explained(live).actionable]
 
     def test_keeps_one_line_of_a_reason_and_no_secret(self, tmp_path: Path) -> None:
         failed = replace(read([BUSY], INFERENCE, since=0.0)[1], body=None, error="Authorization: Bearer s3cret " * 99)

@@ -39,7 +39,9 @@ def test_the_repaired_configuration_of_a_recorded_incident_explains_its_latency(
     assert entry.main is not None
     assert (entry.main.cause, entry.main.model) == (DifferenceCause.CONFIGURATION, labels()[sick].model)
     assert not entry.load_differs
-    assert {finding.check for finding in found.gone} >= labels()[sick].causes & {f.check for f in found.before.loud}
+    assert {finding.check for finding in found.gone} >= labels()[sick].causes & {
+        f.check for f in found.before.actionable
+    }
 
 
 @pytest.mark.parametrize(("sick", "cured"), pairs())
@@ -72,7 +74,7 @@ def test_less_load_is_never_the_reason_for_waiting_longer() -> None:
     assert entry.main is None
 
 
-def test_settings_and_load_that_both_changed_are_told_apart_by_the_scheduler_model() -> None:
+def test_settings_and_load_that_both_changed_are_distinguished_by_the_scheduler_model() -> None:
     after = Stage("m", rate=38, execution=0.0245, queue=0.004, config=TWO)
     (entry,) = compared(Stage("m", rate=20, execution=0.0245, queue=0.012, config=ONE), after).entries
     by = {share.cause: share.seconds for share in entry.shares}
@@ -89,14 +91,14 @@ def test_a_new_version_that_computes_longer_is_the_versions_doing() -> None:
     assert (entry.main.cause, entry.main.why) == (DifferenceCause.VERSION, "version 1 → 2")
 
 
-def test_what_nothing_explains_is_said_to_be_so() -> None:
+def test_what_nothing_explains_is_stated_to_be_so() -> None:
     found = compared(SLOW, replace(SLOW, execution=0.12, rate=38))
 
     assert found.entries[0].main is None
     assert "nothing that was recorded explains it" in diff_text(found).replace("\n  ", " ")
 
 
-def test_settings_are_told_in_the_words_of_the_file() -> None:
+def test_settings_are_reported_in_the_words_of_the_file() -> None:
     before = parse_model_config(json.dumps(model_config("m", max_batch=8)).encode())
     after = parse_model_config(
         json.dumps(model_config("m", max_batch=16, batching={"max_queue_delay_microseconds": 500})).encode()
@@ -142,7 +144,7 @@ class TestCommand:
         assert "version 1 → 1, 2" in output
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("arguments", "stated"),
         [
             (("a.tar.xz",), "one capture needs two moments"),
             (("a.tar.xz", "--at", "1", "--at", "2"), "--since"),
@@ -151,8 +153,8 @@ class TestCommand:
             (("http://triton:8000", "b.tar.xz"), "only captures can be compared"),
         ],
     )
-    def test_what_cannot_be_compared_is_refused_with_a_hint(self, arguments: tuple[str, ...], said: str) -> None:
+    def test_what_cannot_be_compared_is_refused_with_a_hint(self, arguments: tuple[str, ...], stated: str) -> None:
         code, output = self.run(*arguments)
 
         assert code == 2
-        assert said in output
+        assert stated in output

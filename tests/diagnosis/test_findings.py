@@ -121,7 +121,7 @@ class TestOrder:
         assert [finding.check for finding in ordered] == [SINGLE, REJECTIONS]
         assert ordered[1].caused_by == ordered[0].id
 
-    def test_telemetry_never_ranks_before_another_loud_one(self) -> None:
+    def test_telemetry_never_ranks_before_another_actionable_one(self) -> None:
         server = Subject(server=SUBJECT.server)
         blind = fired(BLIND, on=server, severity=Severity.CRITICAL)
 
@@ -215,9 +215,9 @@ def test_a_whole_explanation_shares_out_one_stage_and_links_nothing_by_chance() 
     slow = builders.Stage("slow", rate=38, execution=0.0245, queue=0.3, config=model_config("slow"))
     less = replace(slow, name="less", queue=0.17, config=model_config("less"))
     chat = builders.Stage("chat", rate=38, overhead=0.53, config=chain("chat", "slow", "less"))
-    loud = SyntheticTriton(models=(chat, slow, less)).explain().loud
+    actionable = SyntheticTriton(models=(chat, slow, less)).explain().actionable
 
-    assert [finding.subject.model for finding in loud] == ["slow", "less"]
-    assert all(finding.subject.ensemble == "chat" and finding.caused_by is None for finding in loud)
-    assert sum(finding.impact.share_of_latency for finding in loud) <= 1
-    assert all(a.impact.harm >= b.impact.harm for a, b in pairwise(loud))
+    assert [finding.subject.model for finding in actionable] == ["slow", "less"]
+    assert all(finding.subject.ensemble == "chat" and finding.caused_by is None for finding in actionable)
+    assert sum(finding.impact.share_of_latency for finding in actionable) <= 1
+    assert all(a.impact.harm >= b.impact.harm for a, b in pairwise(actionable))

@@ -34,7 +34,7 @@ def doubted() -> Explanation:
 
 def test_no_cause_is_sure_that_the_model_of_the_window_does_not_hold() -> None:
     """At 76 % an instance makes requests wait some tens of milliseconds, not for 5.4 seconds."""
-    before, after = slowed(5.4).loud[0], doubted().loud[0]
+    before, after = slowed(5.4).actionable[0], doubted().actionable[0]
 
     assert before.confidence > 0.9
     assert after.check == before.check
@@ -48,8 +48,8 @@ def test_a_service_doubts_what_the_command_doubts() -> None:
     service = validated(slowed(5.4), simulate=False, memory=memory)
     again = validated(slowed(5.4), simulate=False, memory=memory)
 
-    assert [one.confidence for one in service.loud] == [one.confidence for one in doubted().loud]
-    assert [one.doubt for one in again.loud] == [one.doubt for one in service.loud]
+    assert [one.confidence for one in service.actionable] == [one.confidence for one in doubted().actionable]
+    assert [one.doubt for one in again.actionable] == [one.doubt for one in service.actionable]
 
 
 def test_the_first_lines_say_so() -> None:
@@ -59,15 +59,15 @@ def test_the_first_lines_say_so() -> None:
     assert "5.43 s was measured. Treat this prediction as rough. Check the cause before you act on it." in first_lines
     assert "5.43 s was measured" in markdown(doubted()).split("###")[0]
     assert "5.43 s was measured" in html(doubted()).split("<main>")[0]
-    assert made["findings"][0]["doubt"] == doubted().loud[0].doubt
+    assert made["findings"][0]["doubt"] == doubted().actionable[0].doubt
     jsonschema.validate(made, json.loads(schema()))
 
 
 def test_a_queue_as_long_as_the_model_has_it_leaves_no_doubt() -> None:
     explanation = validated(slowed(0.04))
 
-    assert explanation.loud[0].doubt == ""
-    assert explanation.loud[0].confidence > 0.9
+    assert explanation.actionable[0].doubt == ""
+    assert explanation.actionable[0].confidence > 0.9
     assert "Our model predicts" not in text(explanation)
 
 
@@ -76,21 +76,21 @@ def test_a_stage_that_is_offered_more_than_it_can_do_is_waited_for_without_end()
     server = pipeline("safety")
     full = {"safety": {"execution": 0.0262, "queue": 8.0, "pending_growth": 2.0}, "chat": {"execution": 8.04}}
     models = tuple(replace(one, **full.get(one.name, {})) for one in server.models)  # type: ignore[arg-type]
-    first = validated(replace(server, models=models).explain()).loud[0]
+    first = validated(replace(server, models=models).explain()).actionable[0]
 
     assert first.doubt == ""
     assert first.confidence > 0.9
 
 
 @pytest.mark.parametrize(("beyond", "seconds", "doubts"), [(0.2, 0.3, True), (0.1, 0.3, False), (0.2, 0.0, False)])
-def test_a_cause_is_doubted_where_most_of_what_it_is_said_to_cost_is_not_held(
+def test_a_cause_is_doubted_where_most_of_what_it_is_stated_to_cost_is_not_held(
     beyond: float, seconds: float, doubts: bool
 ) -> None:
-    assert ForecastCheck(beyond=beyond, said="Our model predicts otherwise").contradicts(seconds) is doubts
+    assert ForecastCheck(beyond=beyond, stated="Our model predicts otherwise").contradicts(seconds) is doubts
 
 
 def test_what_a_finding_takes_is_no_more_than_its_change_saves() -> None:
-    first = slowed(0.04).loud[0]
+    first = slowed(0.04).actionable[0]
 
     assert corrected(first, 0.01).impact.seconds_per_request == 0.01
     assert corrected(first, 0.01).impact.share_of_latency == pytest.approx(0.01 / first.impact.mean_seconds)
@@ -114,10 +114,10 @@ def two_full_branches(right: float = 0.0245, rate: float = 38) -> SyntheticTrito
 def test_of_branches_that_hide_each_other_both_are_the_cause() -> None:
     """Neither's instance alone saves what is worth a change: requests wait for the other branch as long."""
     explanation = validated(two_full_branches().explain())
-    single = {one.subject.model: one for one in explanation.loud if one.check == "single-instance-serialization"}
+    single = {one.subject.model: one for one in explanation.actionable if one.check == "single-instance-serialization"}
 
     assert set(single) == {"left", "right"}
-    effect = explanation.loud[0].effect
+    effect = explanation.actionable[0].effect
     assert isinstance(effect, EndToEnd)
     assert effect.mean.value < 0.07
-    assert any("made together: neither helps alone" in said for said in effect.assumptions)
+    assert any("made together: neither helps alone" in stated for stated in effect.assumptions)

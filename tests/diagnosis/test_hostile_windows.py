@@ -66,14 +66,14 @@ def truncated(scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
 def test_gaps_leave_the_cause() -> None:
     whole, holed = answer(TRITON.scrapes()), answer(gappy(TRITON.scrapes()))
 
-    assert [finding.id for finding in holed.loud] == [finding.id for finding in whole.loud]
+    assert [finding.id for finding in holed.actionable] == [finding.id for finding in whole.actionable]
 
 
 def test_bodies_cut_in_two_name_no_cause_and_are_not_healthy() -> None:
     explanation = answer(truncated(TRITON.scrapes()))
 
     assert explanation.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.NO_CLEAR_CAUSE)
-    assert not explanation.loud
+    assert not explanation.actionable
 
 
 @pytest.mark.parametrize("reads", [0, 1, 2, 3])
@@ -85,8 +85,8 @@ def test_few_reads_never_break_it(reads: int) -> None:
 def test_a_restart_at_any_read_leaves_the_cause(read: int) -> None:
     explanation = answer(replace(TRITON, alter=restarted_at(read)).scrapes())
 
-    assert explanation.loud
-    assert explanation.loud[0].id == TRITON.explain().loud[0].id
+    assert explanation.actionable
+    assert explanation.actionable[0].id == TRITON.explain().actionable[0].id
 
 
 @pytest.mark.parametrize("last", range(12))

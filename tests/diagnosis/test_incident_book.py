@@ -18,7 +18,7 @@ NOON = 1_700_000_000.0
 def finding(name: str = "cause", **more: object) -> Finding:
     harm = more.pop("harm", 0.3)
     impact = Impact(mean_seconds=1.0, seconds_per_request=0.3, share_of_latency=harm, share_of_requests_failed=0.0)
-    told = {
+    reported = {
         "id": name,
         "check": name,
         "title": f"The {name}",
@@ -32,7 +32,7 @@ def finding(name: str = "cause", **more: object) -> Finding:
         "suggestion": None,
         "advice": None,
     }
-    return Finding(**{**told, **more})
+    return Finding(**{**reported, **more})
 
 
 def judged(*findings: Finding, verdict: Verdict | None = None) -> Explanation:

@@ -39,27 +39,27 @@ def entry(*, between: float = 0.0, ensemble: str | None = None, requests: float 
     )
 
 
-def said(readings: Mapping[Signal, float], *anatomy: Anatomy) -> Sequence[str]:
+def stated(readings: Mapping[Signal, float], *anatomy: Anatomy) -> Sequence[str]:
     return [one.text for one in symptoms(Shown(readings), anatomy, {}, ())]
 
 
 @pytest.mark.parametrize(("signal", "below", "above"), [(ENGINE_WAITING, 0.95, 1.05), (GPU_AT_LIMIT, 0.31, 0.36)])
 def test_a_reading_is_a_sign_of_trouble_from_its_limit_on(signal: Signal, below: float, above: float) -> None:
-    assert said({signal: below}) == []
-    assert len(said({signal: above})) == 1
+    assert stated({signal: below}) == []
+    assert len(stated({signal: above})) == 1
 
 
 @pytest.mark.parametrize(("between", "count"), [(0.48, 0), (0.52, 1)])
-def test_most_of_the_time_between_stages_is_told(between: float, count: int) -> None:
-    assert len(said({ENGINE_WAITING: 0}, entry(between=between, ensemble="e"))) == count
+def test_most_of_the_time_between_stages_is_reported(between: float, count: int) -> None:
+    assert len(stated({ENGINE_WAITING: 0}, entry(between=between, ensemble="e"))) == count
 
 
 @pytest.mark.parametrize(("own", "count"), [(40.5, 0), (39.5, 1)])
-def test_a_process_that_may_cost_a_tenth_is_told(own: float, count: int) -> None:
+def test_a_process_that_may_cost_a_tenth_is_reported(own: float, count: int) -> None:
     """A hundred requests compute for 50 s, of which the card works so many for them; the rest may be the process's."""
     readings = {FOREIGN_SHARE: 0.5, FOREIGN_STAY: 1.0, OWN_GPU_SECONDS: own, ON_GPU: 1}
 
-    assert len(said(readings, entry())) == count
+    assert len(stated(readings, entry())) == count
 
 
 @pytest.mark.parametrize(

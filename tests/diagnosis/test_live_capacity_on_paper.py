@@ -100,10 +100,10 @@ def limited() -> Watched:
     return watch(LIMITED)
 
 
-def loud(explanation: Explanation) -> Mapping[str, list[Finding]]:
+def actionable(explanation: Explanation) -> Mapping[str, list[Finding]]:
     """Return the loud findings of each model."""
-    models = {finding.subject.model or "" for finding in explanation.loud}
-    return {model: [one for one in explanation.loud if one.subject.model == model] for model in models}
+    models = {finding.subject.model or "" for finding in explanation.actionable}
+    return {model: [one for one in explanation.actionable if one.subject.model == model] for model in models}
 
 
 def more_instances(finding: Finding) -> bool:
@@ -113,7 +113,7 @@ def more_instances(finding: Finding) -> bool:
 
 def test_lost_instances_are_named_with_what_became_of_them_and_the_twin_is_not(plain: Watched) -> None:
     explanation = plain.explained()
-    found = loud(explanation)
+    found = actionable(explanation)
 
     assert [one.check for one in found["hung"]] == ["execution-hung"], text(explanation)
     assert "1 of 2 instances of hung serve nothing (its process does nothing)" in found["hung"][0].summary
@@ -124,16 +124,16 @@ def test_lost_instances_are_named_with_what_became_of_them_and_the_twin_is_not(p
 
 def test_the_rate_limiter_is_named(limited: Watched) -> None:
     for without in SIGHTS:
-        (finding,) = limited.explained(*without).loud
+        (finding,) = limited.explained(*without).actionable
 
         assert finding.check == "single-instance-serialization"
         assert "the rate limiter lets 1 of 4 instances of limited execute at once" in finding.summary
         assert not more_instances(finding)
 
 
-def test_a_lock_that_instances_share_is_named_or_said_to_be_possible(plain: Watched) -> None:
+def test_a_lock_that_instances_share_is_named_or_stated_to_be_possible(plain: Watched) -> None:
     for without in SIGHTS:
-        for finding in loud(plain.explained(*without)).get("locked", []):
+        for finding in actionable(plain.explained(*without)).get("locked", []):
             assert finding.check == "single-instance-serialization"
             assert finding.suggestion is not None
             assert "lock" in finding.suggestion.text
@@ -143,7 +143,7 @@ def test_a_lock_that_instances_share_is_named_or_said_to_be_possible(plain: Watc
 def test_without_the_machine_nothing_else_is_named_and_nothing_is_healthy(plain: Watched) -> None:
     for without in SIGHTS[1:]:
         explanation = plain.explained(*without)
-        named = {(one.subject.model, one.check) for one in explanation.loud}
+        named = {(one.subject.model, one.check) for one in explanation.actionable}
 
         assert explanation.verdict is not Verdict.HEALTHY
         assert {check for model, check in named if model == "hung"} <= {"execution-hung"}

@@ -35,12 +35,12 @@ REASON = "weights are missing"
 INCIDENT = Incident(
     world=World(
         models=(
-            Model(name="asked", base_ms=5.0),
+            Model(name="requested", base_ms=5.0),
             Model(name="beside", base_ms=5.0),
             Model(name="broken", base_ms=5.0, broken=REASON),
         )
     ),
-    loads=tuple(Load(model=name, rate=30.0) for name in ("asked", "beside", "broken")),
+    loads=tuple(Load(model=name, rate=30.0) for name in ("requested", "beside", "broken")),
     refused=True,
 )
 
@@ -103,18 +103,18 @@ def _settings(folder: Path, port: int, url: str) -> Path:
 def _unload_for_a_while(running: Any, times: list[float]) -> None:
     time.sleep(BEFORE)
     times.append(time.time())
-    running.do(Event(at=0.0, do="unload", model="asked"))
+    running.do(Event(at=0.0, do="unload", model="requested"))
     time.sleep(AWAY)
     times.append(time.time())
-    running.do(Event(at=0.0, do="load", model="asked"))
+    running.do(Event(at=0.0, do="load", model="requested"))
 
 
 @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
 def test_a_model_that_was_unloaded_under_load_is_the_first_cause(seen: Seen, without: tuple[BodyKind, ...]) -> None:
     explanation = seen.explained(*without)
-    first = explanation.loud[0]
+    first = explanation.actionable[0]
 
-    assert (first.check, first.subject.model) == (OUTAGE, "asked"), text(explanation)
+    assert (first.check, first.subject.model) == (OUTAGE, "requested"), text(explanation)
     assert first.impact.share_of_requests_failed > 0.1
 
 
@@ -126,14 +126,14 @@ def test_a_window_that_holds_nothing_but_the_outage_is_not_healthy(seen: Seen) -
 
 
 def test_the_service_opens_an_incident_of_it(seen: Seen) -> None:
-    of_asked = [one for one in seen.incidents if one["subject"]["model"] == "asked"]
+    of_requested = [one for one in seen.incidents if one["subject"]["model"] == "requested"]
 
-    assert OUTAGE in [one["check"] for one in of_asked], seen.incidents
+    assert OUTAGE in [one["check"] for one in of_requested], seen.incidents
 
 
 def test_a_model_that_was_refused_at_the_start_is_named_with_its_reason(seen: Seen) -> None:
     explanation = seen.explained(until=seen.gone)
-    (finding,) = [one for one in explanation.loud if one.subject.model == "broken"]
+    (finding,) = [one for one in explanation.actionable if one.subject.model == "broken"]
 
     assert finding.check == OUTAGE, text(explanation)
     assert REASON in finding.summary

@@ -53,10 +53,10 @@ def judged(triton: SyntheticTriton, *, service: bool) -> Explanation:
 @pytest.mark.parametrize("right", [WINDOW, FULL], ids=["window", "full"])
 @pytest.mark.parametrize("left", [0.1, 0.2])
 def test_what_waits_beside_a_longer_branch_is_no_cause(right: Stage, left: float, service: bool) -> None:
-    told = judged(forked(right, left=left, whole=left + 0.0085), service=service)
+    reported = judged(forked(right, left=left, whole=left + 0.0085), service=service)
 
-    assert told.verdict is Verdict.HEALTHY
-    assert told.findings == ()
+    assert reported.verdict is Verdict.HEALTHY
+    assert reported.findings == ()
 
 
 @pytest.mark.parametrize("service", [False, True], ids=["command", "service"])
@@ -66,15 +66,17 @@ def test_what_waits_beside_a_longer_branch_is_no_cause(right: Stage, left: float
     ids=["window", "full"],
 )
 def test_on_the_longest_branch_it_is_the_cause(right: Stage, whole: float, check: str, service: bool) -> None:
-    told = judged(forked(right, left=0.002, whole=whole), service=service)
+    reported = judged(forked(right, left=0.002, whole=whole), service=service)
 
-    assert [(one.check, one.subject.model) for one in told.loud] == [(check, "right")]
-    assert told.loud[0].impact.seconds_per_request <= (right.queue or 0.0) + 0.001
+    assert [(one.check, one.subject.model) for one in reported.actionable] == [(check, "right")]
+    assert reported.actionable[0].impact.seconds_per_request <= (right.queue or 0.0) + 0.001
 
 
 def test_why_not_says_that_other_branches_take_as_long() -> None:
-    told = forked(FULL, left=0.1, whole=0.1085).explain()
-    (one,) = [r for r in told.results if (r.check.id, r.subject.model) == ("single-instance-serialization", "right")]
+    reported = forked(FULL, left=0.1, whole=0.1085).explain()
+    (one,) = [
+        r for r in reported.results if (r.check.id, r.subject.model) == ("single-instance-serialization", "right")
+    ]
 
     assert isinstance(one.outcome, Quiet)
     assert "other branches of the ensemble take as long" in one.outcome.because
@@ -82,10 +84,10 @@ def test_why_not_says_that_other_branches_take_as_long() -> None:
 
 
 def test_a_forecast_of_the_window_off_the_path_saves_nothing() -> None:
-    told = forked(WINDOW, left=0.1, whole=0.1085).explain()
+    reported = forked(WINDOW, left=0.1, whole=0.1085).explain()
     off = Setting(path="dynamic_batching.max_queue_delay_microseconds", value=0)
     change = WhatIf(changes=(ConfigChange(model="right", settings=(off,)),))
-    found = forecast(fit(told.evidence, Subject(server=SERVER, ensemble="chat")), change, draws=4)
+    found = forecast(fit(reported.evidence, Subject(server=SERVER, ensemble="chat")), change, draws=4)
 
     assert found.baseline.mean is not None
     assert found.predicted.mean is not None
@@ -96,8 +98,10 @@ def test_a_forecast_of_the_window_off_the_path_saves_nothing() -> None:
 def test_a_queue_that_the_simulation_does_not_hold_leaves_no_cause_sure(service: bool) -> None:
     """At a fifth of what an instance can do requests do not wait seconds for it."""
     idle = Stage("right", rate=RATE, execution=0.02, queue=5.0, config=model_config("right"))
-    told = judged(forked(idle, left=0.002, whole=5.03), service=service)
+    reported = judged(forked(idle, left=0.002, whole=5.03), service=service)
 
-    assert told.loud
-    assert all(one.confidence <= 0.6 for one in told.loud)
-    assert "was measured. Treat this prediction as rough." in " ".join(" ".join(text(told).splitlines()[:8]).split())
+    assert reported.actionable
+    assert all(one.confidence <= 0.6 for one in reported.actionable)
+    assert "was measured. Treat this prediction as rough." in " ".join(
+        " ".join(text(reported).splitlines()[:8]).split()
+    )

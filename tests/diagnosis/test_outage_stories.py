@@ -14,7 +14,7 @@ from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, chain, model_config
-from tests.builders_traffic import Did, indexed, scrapes_told, sent
+from tests.builders_traffic import Did, indexed, sent, story_scrapes
 
 BUSY, IDLE, AWAY = Did(requests=40, infer=0.02, seconds=0.021), Did(), Did(absent=True)
 READY, GONE = ("READY", ""), ("UNAVAILABLE", "unloaded")
@@ -44,12 +44,12 @@ def explained(*scrapes: Sequence[Scrape], without: Sequence[BodyKind] = ()) -> E
     return explain_window(window_of([s for part in scrapes for s in part if s.kind not in without]))
 
 
-def told(story: Sequence[Did], other: Sequence[Did] = (BUSY,) * STEPS) -> list[Scrape]:
-    return scrapes_told({M: story, OTHER: other}, configs=CONFIGS)
+def reported(story: Sequence[Did], other: Sequence[Did] = (BUSY,) * STEPS) -> list[Scrape]:
+    return story_scrapes({M: story, OTHER: other}, configs=CONFIGS)
 
 
 def causes(explanation: Explanation) -> list[tuple[str, str | None]]:
-    return [(finding.check, finding.subject.model) for finding in explanation.loud]
+    return [(finding.check, finding.subject.model) for finding in explanation.actionable]
 
 
 class TestAnOutage:
@@ -57,37 +57,39 @@ class TestAnOutage:
     def test_a_model_that_was_unloaded_under_load_and_loaded_again_is_the_cause(
         self, without: Sequence[BodyKind]
     ) -> None:
-        explanation = explained(told(away()), index(), without=without)
+        explanation = explained(reported(away()), index(), without=without)
 
         assert causes(explanation) == [(OUTAGE, "m")]
         # Twenty requests a second, for eight to twelve seconds.
-        assert explanation.loud[0].impact.share_of_requests_failed == pytest.approx(200 / 880, abs=0.06)
-        assert explanation.loud[0].onset is not None
-        assert explanation.loud[0].onset.at == START + 22.0
+        assert explanation.actionable[0].impact.share_of_requests_failed == pytest.approx(200 / 880, abs=0.06)
+        assert explanation.actionable[0].onset is not None
+        assert explanation.actionable[0].onset.at == START + 22.0
 
     def test_one_that_is_still_away_is_critical_however_short_that_is(self) -> None:
-        explanation = explained(told(away(steps=range(20, STEPS))), index(steps=range(20, STEPS)))
+        explanation = explained(reported(away(steps=range(20, STEPS))), index(steps=range(20, STEPS)))
 
         assert causes(explanation) == [(OUTAGE, "m")]
-        assert explanation.loud[0].severity == "critical"
-        assert "has been unavailable" in explanation.loud[0].summary
+        assert explanation.actionable[0].severity == "critical"
+        assert "has been unavailable" in explanation.actionable[0].summary
 
     def test_one_that_began_before_the_window_is_seen_when_requests_come_at_once_after_it(self) -> None:
-        explanation = explained(told(away(steps=range(6))), index(steps=range(-1, 6)))
+        explanation = explained(reported(away(steps=range(6))), index(steps=range(-1, 6)))
 
         assert causes(explanation) == [(OUTAGE, "m")]
 
     def test_a_failed_load_that_leaves_no_version_tells_its_reason(self) -> None:
         meanwhile = ("UNAVAILABLE", "weights are missing")
-        explanation = explained(told(away(steps=range(10, STEPS))), index(steps=range(10, STEPS), meanwhile=meanwhile))
+        explanation = explained(
+            reported(away(steps=range(10, STEPS))), index(steps=range(10, STEPS), meanwhile=meanwhile)
+        )
 
         assert causes(explanation) == [(OUTAGE, "m")]
-        assert "its load failed (weights are missing)" in explanation.loud[0].summary
+        assert "its load failed (weights are missing)" in explanation.actionable[0].summary
 
     def test_clients_tell_how_many_requests_failed(self) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 22.0, 30.0))
-        (finding,) = explained(told(away()), index(), [record]).loud
+        (finding,) = explained(reported(away()), index(), [record]).actionable
 
         assert "160 requests were refused" in finding.summary
         assert finding.confidence == 0.95
@@ -95,18 +97,18 @@ class TestAnOutage:
     def test_a_hundred_failures_of_clients_tell_of_a_model_that_no_counter_ever_listed(self) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
-        explanation = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), [record])
+        explanation = explained(reported([AWAY] * STEPS), index(steps=range(-1, STEPS)), [record])
 
         assert causes(explanation) == [(OUTAGE, "m")]
 
     def test_what_is_cold_once_it_is_back_is_its_consequence(self) -> None:
         story = away()
         story[15] = replace(BUSY, infer=0.5, seconds=0.5)
-        running = [s for s in told(story) if s.at > START or s.kind is BodyKind.CONFIG]
+        running = [s for s in reported(story) if s.at > START or s.kind is BodyKind.CONFIG]
         explanation = explained(running, index())
 
         assert causes(explanation) == [(OUTAGE, "m"), ("cold-start", "m")]
-        assert explanation.loud[1].caused_by == explanation.loud[0].id
+        assert explanation.actionable[1].caused_by == explanation.actionable[0].id
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ class TestAnIncident:
 
     def book(self) -> IncidentBook:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
-        begun = explained(told(away(steps=range(10, STEPS))), index(steps=range(10, STEPS)))
+        begun = explained(reported(away(steps=range(10, STEPS))), index(steps=range(10, STEPS)))
         assert [one.kind for one in book.take(begun, START, 0.0)] == [IncidentTransition.OPENED]
         return book
 
@@ -139,7 +141,7 @@ class TestAnIncident:
     @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
     def test_lasts_while_the_model_is_away(self, without: Sequence[BodyKind]) -> None:
         book = self.book()
-        whole = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), without=without)
+        whole = explained(reported([AWAY] * STEPS), index(steps=range(-1, STEPS)), without=without)
 
         assert whole.verdict is Verdict.INSUFFICIENT_DATA
         assert self.later(book, whole) == []
@@ -148,17 +150,17 @@ class TestAnIncident:
     @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
     def test_ends_once_the_model_serves_again(self, without: Sequence[BodyKind]) -> None:
         book = self.book()
-        back = explained(told([BUSY] * STEPS), index(steps=range(0)), without=without)
+        back = explained(reported([BUSY] * STEPS), index(steps=range(0)), without=without)
 
         assert back.verdict is Verdict.HEALTHY
         assert [one.kind for one in self.later(book, back)] == [IncidentTransition.CLOSED]
         assert book.open == ()
 
-    def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_asked_for(self) -> None:
+    def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_requested(self) -> None:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
-        book.take(explained(told([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
+        book.take(explained(reported([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
         assert [one.subject.model for one in book.open] == ["other"]
-        only_m = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)))
+        only_m = explained(reported([AWAY] * STEPS), index(steps=range(-1, STEPS)))
 
         assert [one.kind for one in self.later(book, only_m)] == [IncidentTransition.CLOSED]
 
@@ -170,7 +172,7 @@ class TestAWindowThatHoldsNothingButTheOutage:
 
     @pytest.mark.parametrize("state", [GONE, ("LOADING", ""), ("UNLOADING", "")])
     def test_is_not_healthy(self, state: tuple[str, str]) -> None:
-        explanation = explained(told([AWAY] * STEPS), index(steps=self.WHOLE, meanwhile=state))
+        explanation = explained(reported([AWAY] * STEPS), index(steps=self.WHOLE, meanwhile=state))
 
         assert explanation.verdict is Verdict.INSUFFICIENT_DATA
         assert "no version of m was ready at any read" in explanation.reason
@@ -183,18 +185,18 @@ class TestAWindowThatHoldsNothingButTheOutage:
     def test_is_an_outage_where_clients_got_nothing_but_errors(self, without: Sequence[BodyKind]) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
-        explanation = explained(told([AWAY] * STEPS), index(steps=self.WHOLE), [record], without=without)
+        explanation = explained(reported([AWAY] * STEPS), index(steps=self.WHOLE), [record], without=without)
 
         assert causes(explanation) == [(OUTAGE, "m")]
-        assert explanation.loud[0].severity == "critical"
+        assert explanation.actionable[0].severity == "critical"
 
-    def test_is_told_beside_the_outage_of_another_model(self) -> None:
-        explanation = explained(told([AWAY] * STEPS, away()), index(steps=self.WHOLE))
+    def test_is_reported_beside_the_outage_of_another_model(self) -> None:
+        explanation = explained(reported([AWAY] * STEPS, away()), index(steps=self.WHOLE))
 
         assert "requests to m on triton-0" in [spot.what for spot in explanation.blind_spots]
 
     def test_is_not_healthy_where_only_its_configuration_tells_of_the_model(self) -> None:
-        explanation = explained(told([AWAY] * STEPS))
+        explanation = explained(reported([AWAY] * STEPS))
 
         assert explanation.verdict is Verdict.INSUFFICIENT_DATA
         assert "no version of m was ready" in explanation.reason
@@ -202,16 +204,16 @@ class TestAWindowThatHoldsNothingButTheOutage:
     def test_is_healthy_where_the_record_of_all_requests_shows_that_nobody_asks(self) -> None:
         record = sent([at / 20 for at in range(20 * 44)], 0.022, model="other")
 
-        assert explained(told([AWAY] * STEPS), index(steps=self.WHOLE), [record]).verdict is Verdict.HEALTHY
+        assert explained(reported([AWAY] * STEPS), index(steps=self.WHOLE), [record]).verdict is Verdict.HEALTHY
 
     def test_a_name_that_clients_got_answers_for_is_one_that_counters_call_otherwise(self) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 0.0, 40.0))
 
-        assert OUTAGE not in [check for check, _ in causes(explained(told([AWAY] * STEPS), [record]))]
+        assert OUTAGE not in [check for check, _ in causes(explained(reported([AWAY] * STEPS), [record]))]
 
     def test_that_no_read_was_answered_in_is_an_outage_where_clients_got_nothing_but_errors(self) -> None:
-        tried = [replace(one, body=None, error="connection refused") for one in told([BUSY] * STEPS)]
+        tried = [replace(one, body=None, error="connection refused") for one in reported([BUSY] * STEPS)]
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
 
@@ -232,7 +234,7 @@ class TestTheRoot:
             )
             for number in range(STEPS + 1)
         ]
-        return explained(scrapes_told(steps, configs=self.CONFIGS), states)
+        return explained(story_scrapes(steps, configs=self.CONFIGS), states)
 
     def test_an_ensemble_that_goes_with_a_member_is_no_cause_of_its_own(self) -> None:
         assert causes(self.story("chat", "m")) == [(OUTAGE, "m")]
@@ -246,26 +248,26 @@ class TestTheRoot:
 
 class TestWhatLooksLikeOne:
     def test_a_model_that_nobody_asks_may_be_unloaded(self) -> None:
-        assert explained(told(away(IDLE, IDLE)), index()).verdict is Verdict.HEALTHY
+        assert explained(reported(away(IDLE, IDLE)), index()).verdict is Verdict.HEALTHY
 
-    def test_a_model_that_nobody_asked_any_more_may_be_unloaded(self) -> None:
+    def test_a_model_that_nobody_requested_any_more_may_be_unloaded(self) -> None:
         story = [BUSY if n < 5 else IDLE if n < 10 else AWAY for n in range(STEPS)]
 
-        assert explained(told(story), index(steps=range(10, STEPS))).verdict is Verdict.HEALTHY
+        assert explained(reported(story), index(steps=range(10, STEPS))).verdict is Verdict.HEALTHY
 
     def test_a_model_from_which_the_traffic_was_taken_before_may_be_exchanged(self) -> None:
         story = [BUSY if n < 5 or n > 16 else AWAY if n in OUTAGE_STEPS else IDLE for n in range(STEPS)]
 
-        assert explained(told(story), index()).verdict is Verdict.HEALTHY
+        assert explained(reported(story), index()).verdict is Verdict.HEALTHY
 
     def test_traffic_may_pause_by_itself(self) -> None:
         story = [IDLE if n in OUTAGE_STEPS else BUSY for n in range(STEPS)]
 
-        assert OUTAGE not in [check for check, _ in causes(explained(told(story, story), index(steps=range(0))))]
+        assert OUTAGE not in [check for check, _ in causes(explained(reported(story, story), index(steps=range(0))))]
 
-    def test_a_model_that_is_loaded_for_the_first_time_was_not_asked_before(self) -> None:
+    def test_a_model_that_is_loaded_for_the_first_time_was_not_requested_before(self) -> None:
         steps = range(-1, 6)
-        explanation = explained(told(away(steps=range(6))), index(steps=steps, meanwhile=("", "")))
+        explanation = explained(reported(away(steps=range(6))), index(steps=steps, meanwhile=("", "")))
 
         assert explanation.verdict is Verdict.HEALTHY
 
@@ -282,25 +284,25 @@ class TestWhatLooksLikeOne:
             for n in range(STEPS + 1)
         ]
 
-        assert explained(scrapes_told(story, configs=CONFIGS), states).verdict is Verdict.HEALTHY
+        assert explained(story_scrapes(story, configs=CONFIGS), states).verdict is Verdict.HEALTHY
 
     def test_clients_that_were_answered_all_the_while_deny_it(self) -> None:
         record = sent([at / 20 for at in range(20 * 44)])
 
-        assert OUTAGE not in [check for check, _ in causes(explained(told(away()), index(), [record]))]
+        assert OUTAGE not in [check for check, _ in causes(explained(reported(away()), index(), [record]))]
 
     def test_rows_that_are_lost_and_go_on_where_they_were_were_not_read(self) -> None:
-        read = [s for s in told([BUSY] * STEPS) if not 20.0 < s.at - START < 30.0]
+        read = [s for s in reported([BUSY] * STEPS) if not 20.0 < s.at - START < 30.0]
 
         assert explained(read).verdict is Verdict.HEALTHY
 
 
 class TestWhereNothingTellsWhetherAnyWasRefused:
-    def test_a_model_that_is_rarely_asked_is_not_healthy_after_an_outage(self) -> None:
+    def test_a_model_that_is_rarely_requested_is_not_healthy_after_an_outage(self) -> None:
         rare = Did(requests=1, infer=0.02, seconds=0.021)
         sparse = [rare if n % 3 == 0 else IDLE for n in range(STEPS)]
         story = [AWAY if n in OUTAGE_STEPS else did for n, did in enumerate(sparse)]
-        explanation = explained(told(story), index())
+        explanation = explained(reported(story), index())
 
         assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
         assert "m was unavailable for up to" in explanation.reason
@@ -309,12 +311,12 @@ class TestWhereNothingTellsWhetherAnyWasRefused:
         pulses = [BUSY if n % 8 < 4 else IDLE for n in range(STEPS)]
         story = [AWAY if n in OUTAGE_STEPS else did for n, did in enumerate(pulses)]
 
-        assert OUTAGE not in [check for check, _ in causes(explained(told(story), index()))]
+        assert OUTAGE not in [check for check, _ in causes(explained(reported(story), index()))]
 
     def test_errors_that_only_clients_saw_are_not_healthy(self) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 10.0, 14.0))
-        explanation = explained(told([BUSY] * STEPS), index(steps=range(0)), [record])
+        explanation = explained(reported([BUSY] * STEPS), index(steps=range(0)), [record])
 
         assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
         assert "of the requests that clients sent to m failed" in explanation.reason
@@ -323,15 +325,15 @@ class TestWhereNothingTellsWhetherAnyWasRefused:
 class TestServers:
     def down(self, *, gained: float = 0.0, replicas: int = 1, tried: bool = True) -> list[Scrape]:
         """Return a server that restarts after 20 s and answers again after 30 s, and replicas that go on."""
-        first = told([BUSY] * 10, [BUSY] * 10)
+        first = reported([BUSY] * 10, [BUSY] * 10)
         again = [
             replace(s, at=s.at + 28.0, mono=s.mono + 28.0)
-            for s in told([BUSY] * 7, [BUSY] * 7)
+            for s in reported([BUSY] * 7, [BUSY] * 7)
             if s.at > START and s.kind is not BodyKind.CONFIG
         ]
         more = replace(BUSY, requests=BUSY.requests * (1 + gained))
         beside = [more if n in range(10, 14) else BUSY for n in range(STEPS)]
-        others = [replace(s, server=f"triton-{r}") for r in range(1, replicas) for s in told(beside, beside)]
+        others = [replace(s, server=f"triton-{r}") for r in range(1, replicas) for s in reported(beside, beside)]
         failed = [
             replace(first[0], at=START + after, mono=START + after, kind=BodyKind.METRICS, body=None, error="refused")
             for after in range(20, 28, 2)
@@ -347,7 +349,7 @@ class TestServers:
         explanation = explained(self.down())
 
         assert causes(explanation) == [(OUTAGE, None)]
-        assert explanation.loud[0].summary.startswith("triton-0 was unavailable for 7 s (restarted)")
+        assert explanation.actionable[0].summary.startswith("triton-0 was unavailable for 7 s (restarted)")
 
     def test_replicas_that_were_given_its_requests_served_them(self) -> None:
         assert OUTAGE not in [check for check, _ in causes(explained(self.down(gained=1.0, replicas=2)))]
@@ -362,11 +364,11 @@ class TestServers:
             if s.at == START + 28.0 and s.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
             else s
             for s in [
-                *told([BUSY] * 14, [BUSY] * 14),
-                *(later(s) for s in told([BUSY] * 8, [BUSY] * 8) if s.at > START and s.kind is not BodyKind.CONFIG),
+                *reported([BUSY] * 14, [BUSY] * 14),
+                *(later(s) for s in reported([BUSY] * 8, [BUSY] * 8) if s.at > START and s.kind is not BodyKind.CONFIG),
             ]
         ]
-        others = [replace(s, server=f"triton-{r}") for r in range(1, servers) for s in told([BUSY] * STEPS)]
+        others = [replace(s, server=f"triton-{r}") for r in range(1, servers) for s in reported([BUSY] * STEPS)]
         return [*first, *others]
 
     @pytest.mark.parametrize("servers", [1, 2])
@@ -388,7 +390,7 @@ def later(scrape: Scrape) -> Scrape:
 
 def zeroed(scrape: Scrape) -> bytes | None:
     """Return a body whose counters count nothing yet."""
-    return next(s.body for s in told([IDLE] * 2, [IDLE] * 2) if (s.kind, s.at) == (scrape.kind, START))
+    return next(s.body for s in reported([IDLE] * 2, [IDLE] * 2) if (s.kind, s.at) == (scrape.kind, START))
 
 
 def failing(record: Scrape, since: float, until: float) -> bytes:

@@ -36,7 +36,7 @@ def degraded() -> Explanation:
 
 
 @cache
-def told() -> Explanation:
+def reported() -> Explanation:
     return validated(degraded())
 
 
@@ -57,7 +57,7 @@ def advising(made: ConfigChange | None) -> Explanation:
 
 def test_a_suggestion_tells_what_it_does_to_the_whole_request() -> None:
     """The queue of 170 ms before an execution of 24.5 ms at 93 % goes; 24.5 + 3 x 4 ms of work and the rest stay."""
-    effect = told().findings[0].effect
+    effect = reported().findings[0].effect
 
     assert isinstance(effect, EndToEnd)
     assert effect.simulated
@@ -67,7 +67,7 @@ def test_a_suggestion_tells_what_it_does_to_the_whole_request() -> None:
 
 
 def test_what_is_shown_of_the_stage_is_of_the_same_forecast() -> None:
-    finding = told().findings[0]
+    finding = reported().findings[0]
 
     assert isinstance(finding.effect, EndToEnd)
     assert finding.suggestion is not None
@@ -76,11 +76,11 @@ def test_what_is_shown_of_the_stage_is_of_the_same_forecast() -> None:
 
 
 def test_the_line_and_the_contract_hold_both_ends() -> None:
-    said, made = " ".join(text(told()).split()), json.loads(json.dumps(report(told())))
+    stated, made = " ".join(text(reported()).split()), json.loads(json.dumps(report(reported())))
     prediction = made["findings"][0]["suggestion"]["prediction"]
 
-    assert "predicted end to end: mean 211 ms → " in said
-    assert "predicted mean of" not in said
+    assert "predicted end to end: mean 211 ms → " in stated
+    assert "predicted mean of" not in stated
     assert prediction["end_to_end"]["mean_seconds"]["interval90"][0] <= prediction["end_to_end"]["mean_seconds"]["now"]
     jsonschema.validate(made, json.loads(schema()))
 
@@ -124,7 +124,7 @@ def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
     assert "end to end not predicted: version_policy" in text(explanation)
 
 
-def test_what_the_budget_does_not_reach_is_told_as_not_proven_and_asked_again() -> None:
+def test_what_the_budget_does_not_reach_is_reported_as_not_proven_and_requested_again() -> None:
     memory = ForecastCache()
     hasty = validated(degraded(), memory=memory, budget=CpuBudget(seconds=0.0)).findings[0].effect
 
@@ -133,7 +133,7 @@ def test_what_the_budget_does_not_reach_is_told_as_not_proven_and_asked_again() 
     assert isinstance(validated(degraded(), simulate=False, memory=memory).findings[0].effect, EndToEnd)
 
 
-def test_a_forecast_that_would_not_end_is_told_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_that_would_not_end_is_reported_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diagnostics.tuning.simulation.clock.MOST_EVENTS", 500)
     found = validated(degraded()).findings[0]
 
@@ -143,21 +143,21 @@ def test_a_forecast_that_would_not_end_is_told_and_proves_nothing(monkeypatch: p
 
 
 def test_a_running_service_asks_once_for_what_stays() -> None:
-    asked, memory = list[int](), ForecastCache(seconds=60.0)
+    requested, memory = list[int](), ForecastCache(seconds=60.0)
 
     for now in (0.0, 30.0, 61.0):
-        memory.of("key", now, lambda: asked.append(1))
+        memory.of("key", now, lambda: requested.append(1))
 
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 def test_a_running_service_asks_anew_once_requests_take_another_time() -> None:
-    asked, memory = list[float](), ForecastCache()
+    requested, memory = list[float](), ForecastCache()
 
     for now, mean in ((0.0, 0.2), (15.0, 0.22), (30.0, 0.24), (45.0, 0.26), (60.0, 0.1)):
-        memory.of("key", now, partial(asked.append, mean), mean)
+        memory.of("key", now, partial(requested.append, mean), mean)
 
-    assert asked == [0.2, 0.24, 0.1]
+    assert requested == [0.2, 0.24, 0.1]
 
 
 def before_full(**last: float) -> Unpredicted:
@@ -167,8 +167,8 @@ def before_full(**last: float) -> Unpredicted:
         "chat": {"execution": 0.53},
     }
     models = tuple(replace(one, **changed.get(one.name, {})) for one in pipeline("safety").models)  # type: ignore[arg-type]
-    told = validated(SyntheticTriton(models=models).explain(), simulate=False)
-    (effect,) = (one.effect for one in told.findings if (one.check, one.subject.model) == (SINGLE, "safety"))
+    reported = validated(SyntheticTriton(models=models).explain(), simulate=False)
+    (effect,) = (one.effect for one in reported.findings if (one.check, one.subject.model) == (SINGLE, "safety"))
     assert isinstance(effect, Unpredicted)
     return effect
 
@@ -221,7 +221,7 @@ def test_a_relief_shortens_executions_by_what_was_claimed() -> None:
     assert made.scenario.models[0].service.time(1) == pytest.approx(0.015)
 
 
-def test_what_nothing_can_be_told_of_says_why_or_has_no_cost() -> None:
+def test_what_nothing_can_be_reported_of_says_why_or_has_no_cost() -> None:
     costly, failing, free = outside(fires(), 0.1), outside(fires(failed_share=0.2), 0.0), outside(fires(), 0.0)
 
     assert costly is not None

@@ -11,7 +11,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_wind
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import model_config
-from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
+from tests.builders_traffic import Did, indexed, logged, sent, story_scrapes
 
 STEPS = 22
 BUSY = Did(requests=40, infer=0.02, seconds=0.021)
@@ -23,7 +23,7 @@ BAD_PROTO = "failed to read text proto from /models/new/config.pbtxt"
 
 
 def explained(*scrapes: Scrape, without: Sequence[BodyKind] = ()) -> Explanation:
-    steady = scrapes_told({("m", "1"): (BUSY,) * STEPS}, configs={"m": model_config("m")})
+    steady = story_scrapes({("m", "1"): (BUSY,) * STEPS}, configs={"m": model_config("m")})
     return explain_window(window_of([one for one in (*steady, *scrapes) if one.kind not in without]))
 
 
@@ -50,7 +50,7 @@ class TestAFolderThatWasNeverLoaded:
     def test_is_an_outage_when_clients_ask_for_it(self) -> None:
         record = sent([at / 10 for at in range(300)], model="new")
         refused = replace(record, body=record.body.replace(b'"ok": true', b'"ok": false'))
-        (finding,) = explained(*index(("new", "", "", "")), refused).loud
+        (finding,) = explained(*index(("new", "", "", "")), refused).actionable
 
         assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
         assert "listed without a state" in finding.summary
@@ -72,7 +72,7 @@ class TestAFolderThatCannotBeRead:
     def test_is_a_load_that_failed_with_the_logs_reason(self, without: Sequence[BodyKind]) -> None:
         log = logged(*(POLL.format(20 + 15 * turn, "new", BAD_PROTO) for turn in range(3)))
         explanation = explained(*index(("new", "", "", "")), log, without=without)
-        (finding,) = explanation.loud
+        (finding,) = explanation.actionable
 
         assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
         assert finding.summary == f"new could not be loaded, and nothing shows whether anybody asks for it: {BAD_PROTO}"
@@ -80,7 +80,7 @@ class TestAFolderThatCannotBeRead:
 
     @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
     def test_leaves_the_version_that_serves(self, without: Sequence[BodyKind]) -> None:
-        (finding,) = explained(*index(), logged(POLL.format(30, "m", BAD_PROTO)), without=without).loud
+        (finding,) = explained(*index(), logged(POLL.format(30, "m", BAD_PROTO)), without=without).actionable
 
         assert "m could not be loaded, and an older version goes on serving" in finding.summary
         assert finding.severity == "warning"
@@ -88,4 +88,4 @@ class TestAFolderThatCannotBeRead:
     def test_is_no_fault_when_the_next_poll_finds_it_whole(self) -> None:
         log = logged(POLL.format(20, "new", BAD_PROTO), LOADED.format(35, "new"))
 
-        assert explained(*index(("new", "1", "READY", "")), log).loud == ()
+        assert explained(*index(("new", "1", "READY", "")), log).actionable == ()

@@ -31,7 +31,7 @@ MOST_APART = 5.0
 
 def predicted(explanation: Explanation) -> EndToEnd:
     """Return what the change of the first finding does to whole requests."""
-    effect = explanation.loud[0].effect
+    effect = explanation.actionable[0].effect
     assert isinstance(effect, EndToEnd)
     assert effect.simulated
     return effect
@@ -92,10 +92,10 @@ def test_a_service_with_a_full_window_predicts_what_the_command_predicts() -> No
 def test_what_was_forecast_while_a_window_filled_is_forecast_anew_once_it_holds_twice_as_much() -> None:
     memory, made = ForecastCache(), list[float]()
 
-    def told(now: float) -> float:
+    def reported(now: float) -> float:
         return memory.of("effect", now, lambda: made.append(now) or now, mean_seconds=0.3, length=now)
 
-    assert [told(now) for now in (10.0, 19.0, 21.0, 40.0, 50.0, 90.0, 101.0, 200.0)] == [
+    assert [reported(now) for now in (10.0, 19.0, 21.0, 40.0, 50.0, 90.0, 101.0, 200.0)] == [
         10.0,
         10.0,
         21.0,

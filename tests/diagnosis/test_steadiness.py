@@ -27,7 +27,7 @@ def more(fitted: Fitted, factor: float) -> Fitted:
 
 
 @pytest.mark.parametrize(
-    ("share", "factor", "queue_grew", "said"),
+    ("share", "factor", "queue_grew", "stated"),
     [
         (0.9, 1.0, None, None),
         (0.9, 1.5, None, "a queue would grow without end"),
@@ -40,29 +40,29 @@ def more(fitted: Fitted, factor: float) -> Fitted:
     ],
 )
 def test_a_stage_is_called_overloaded_only_where_neither_chance_nor_its_queue_speaks_against_it(
-    share: float, factor: float, queue_grew: bool | None, said: str | None
+    share: float, factor: float, queue_grew: bool | None, stated: str | None
 ) -> None:
     """Of 600 arrivals, twice the standard error is 8 %, with what executions drift."""
     fitted = lane(share / 20)
-    told = overloaded(fitted, more(fitted, factor), lambda _: queue_grew)
+    reported = overloaded(fitted, more(fitted, factor), lambda _: queue_grew)
 
-    if said is None:
-        assert told is None
+    if stated is None:
+        assert reported is None
     else:
-        assert told is not None
-        assert said in told.because
-        assert told.overrules == ("without end" in told.because)
+        assert reported is not None
+        assert stated in reported.because
+        assert reported.overrules == ("without end" in reported.because)
 
 
-@pytest.mark.parametrize(("burst", "told"), [(1.0, "a queue would grow"), (9.0, "within what one window tells")])
-def test_a_window_of_a_few_bursts_more_is_no_overload(burst: float, told: str) -> None:
+@pytest.mark.parametrize(("burst", "reported"), [(1.0, "a queue would grow"), (9.0, "within what one window tells")])
+def test_a_window_of_a_few_bursts_more_is_no_overload(burst: float, reported: str) -> None:
     """Of 600 arrivals in bursts of nine, twice the standard error is a quarter."""
     traffic = OpenLoop(entry="chat", rate=20.0, burst=burst)
     fitted = by_hand(Model(name="safety", service=service(0.058)), traffic=traffic)
     found = overloaded(fitted, fitted, lambda _: None)
 
     assert found is not None
-    assert told in found.because
+    assert reported in found.because
 
 
 def served(reads: int = 13, **stage: float) -> WindowEvidence:
@@ -85,11 +85,11 @@ def test_formulas_that_do_not_account_for_the_window_foretell_no_endless_queue()
     found = estimate(fitted)
     assert not found.stable
 
-    def said(evidence: WindowEvidence) -> str:
+    def stated(evidence: WindowEvidence) -> str:
         return _endless(
             Intervention(fitted=fitted, after=fitted, evidence=evidence), found, found, "formulas find"
         ).because
 
-    assert "without it, either, but no such queue went on growing" in said(served(pending=3.0))
-    assert "without it, either, and how queues went is not known" in said(served(reads=9))
-    assert "a queue would grow without end" in said(served(pending=3.0, pending_growth=0.5))
+    assert "without it, either, but no such queue went on growing" in stated(served(pending=3.0))
+    assert "without it, either, and how queues went is not known" in stated(served(reads=9))
+    assert "a queue would grow without end" in stated(served(pending=3.0, pending_growth=0.5))

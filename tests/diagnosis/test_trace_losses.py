@@ -31,13 +31,13 @@ def shown(body: bytes) -> str:
 
 
 def test_whole_traces_are_shown_without_a_word_about_them() -> None:
-    told = shown(export(requests()))
+    reported = shown(export(requests()))
 
-    assert "mean of 60 traced requests" in told
-    assert "blind spots" not in told
+    assert "mean of 60 traced requests" in reported
+    assert "blind spots" not in reported
 
 
-def test_corrupt_spans_are_told_by_their_number() -> None:
+def test_corrupt_spans_are_reported_by_their_number() -> None:
     spans = requests()
     for span in spans[::3]:
         span["startTimeUnixNano"] = "noon"
@@ -45,7 +45,7 @@ def test_corrupt_spans_are_told_by_their_number() -> None:
     assert f"{len(spans) // 3} of {len(spans)} spans: they could not be read" in shown(export(spans))
 
 
-def test_parents_that_go_in_circles_are_told_by_their_number() -> None:
+def test_parents_that_go_in_circles_are_reported_by_their_number() -> None:
     spans = requests()
     models = [span for span in spans if "attributes" in span]
     for one, other in zip(models, [*models[1:], models[0]], strict=True):
@@ -57,17 +57,17 @@ def test_parents_that_go_in_circles_are_told_by_their_number() -> None:
     assert f"{len(models)} of {len(models)} spans: what they belong to never arrived" in shown(export(models))
 
 
-def test_more_spans_than_are_kept_leave_a_share_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_spans_than_are_kept_leave_a_share_that_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "MAX_SPANS", 200)
 
     assert "% of the traces fit; shorten the window" in shown(export(requests()))
 
 
-def test_a_body_that_unpacks_to_too_much_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_unpacks_to_too_much_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_export, "MAX_UNPACKED_BYTES", 1 << 16)
     spans = requests()
 
-    told = shown(gzip.compress(export(spans)))
+    reported = shown(gzip.compress(export(spans)))
 
-    assert "1 of 1 trace exports: the trace export unpacks to more than" in told
-    assert "in smaller batches" in told
+    assert "1 of 1 trace exports: the trace export unpacks to more than" in reported
+    assert "in smaller batches" in reported

@@ -26,14 +26,14 @@ def explained(*models: Stage) -> Explanation:
     return SyntheticTriton(models=models, before=0.0, interval=2.0).explain(reads=16)
 
 
-def loud(found: Explanation) -> list[tuple[str, str | None]]:
-    return [(finding.check, finding.subject.model) for finding in found.loud]
+def actionable(found: Explanation) -> list[tuple[str, str | None]]:
+    return [(finding.check, finding.subject.model) for finding in found.actionable]
 
 
 def test_the_full_callee_is_the_cause_of_what_waits_for_its_caller() -> None:
     found = explained(GUARD, SAFETY)
 
-    assert loud(found) == [("single-instance-serialization", "safety")]
+    assert actionable(found) == [("single-instance-serialization", "safety")]
     finding = found.findings[0]
     assert finding.impact.mean_seconds == pytest.approx(0.789)
     # Nearly all of the 0.447 s in the callee's queue, and with them of the 0.3 s in the caller's.
@@ -44,7 +44,7 @@ def test_the_full_callee_is_the_cause_of_what_waits_for_its_caller() -> None:
 def test_callees_with_room_leave_the_caller_as_the_cause() -> None:
     found = explained(WRAPPER, FIRST, SECOND)
 
-    assert loud(found) == [("bls-serialization", "wrapper")]
+    assert actionable(found) == [("bls-serialization", "wrapper")]
     assert "second and first" in found.findings[0].summary
 
 
@@ -63,7 +63,7 @@ def test_an_ensembles_member_that_calls_a_full_model_is_not_the_cause() -> None:
     pre = Stage("pre", rate=24.5, execution=0.004, config=several("pre", 1))
     found = explained(chat, pre, GUARD, SAFETY)
 
-    assert loud(found) == [("single-instance-serialization", "safety")]
+    assert actionable(found) == [("single-instance-serialization", "safety")]
     assert found.findings[0].subject.ensemble == "chat"
     assert [item.ensemble for item in found.anatomy] == ["chat"]
 
@@ -72,7 +72,7 @@ def test_a_full_member_of_an_ensemble_that_is_called_is_the_cause() -> None:
     pipe = Stage("pipe", rate=24.5, execution=0.04, overhead=0.447, config=chain("pipe", "safety"))
     found = explained(GUARD, pipe, SAFETY)
 
-    assert loud(found) == [("single-instance-serialization", "safety")]
+    assert actionable(found) == [("single-instance-serialization", "safety")]
     assert found.findings[0].impact.share_of_latency > 0.8
 
 
@@ -81,7 +81,7 @@ def test_a_model_beside_another_of_the_same_rate_stays_the_cause() -> None:
     other = Stage("other", rate=24.5, execution=0.06, config=several("other", 4))
     alone = Stage("alone", rate=24.5, execution=0.04, queue=0.4, config=several("alone", 1))
 
-    assert loud(explained(alone, other)) == [("single-instance-serialization", "alone")]
+    assert actionable(explained(alone, other)) == [("single-instance-serialization", "alone")]
 
 
 def test_a_stage_that_is_called_once_is_no_entry_and_one_that_clients_call_too_is() -> None:

@@ -35,16 +35,16 @@ def test_a_cause_that_hurts_is_degraded_on_its_layer() -> None:
 
     assert explanation.verdict is Verdict.DEGRADED
     assert explanation.layer is Layer.SERVING
-    assert explanation.loud[0].subject.model == "slow"
+    assert explanation.actionable[0].subject.model == "slow"
 
 
-def test_a_queue_whose_cause_cannot_be_told_is_no_clear_cause() -> None:
+def test_a_queue_whose_cause_cannot_be_reported_is_no_clear_cause() -> None:
     explanation = SyntheticTriton(models=(QUEUED,)).without(BodyKind.CONFIG).explain()
 
     assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
     assert "slow" in explanation.reason
     assert explanation.symptoms[0].next_measurement
-    assert not explanation.loud
+    assert not explanation.actionable
 
 
 def test_a_queue_on_idle_instances_without_a_window_is_no_clear_cause() -> None:
@@ -237,7 +237,7 @@ class TestObjectives:
 
         assert explanation.verdict is Verdict.HEALTHY
 
-    def test_a_quantile_that_the_server_does_not_export_is_said_to_be_unknown(self) -> None:
+    def test_a_quantile_that_the_server_does_not_export_is_stated_to_be_unknown(self) -> None:
         explanation = SyntheticTriton(models=(FAST,)).explain(objective=Objective.parse("p95 < 5ms"))
 
         assert explanation.verdict is Verdict.NO_CLEAR_CAUSE

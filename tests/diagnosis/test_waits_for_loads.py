@@ -55,9 +55,9 @@ def served(
         return {key: row - of[key[0]] if key[0] in ("safety", "chat") else row for key, row in rows.items()}
 
     page = replace(triton, alter=held).scrapes(READS)
-    told = replace(triton, alter=anew).scrapes(READS)
+    reported = replace(triton, alter=anew).scrapes(READS)
     return [one for one in page if one.kind is not BodyKind.STATISTICS] + [
-        s for s in told if s.kind is BodyKind.STATISTICS
+        s for s in reported if s.kind is BodyKind.STATISTICS
     ]
 
 
@@ -66,7 +66,7 @@ def explained(scrapes: list[Scrape]) -> Explanation:
 
 
 def causes(explanation: Explanation) -> list[str]:
-    return [one.check for one in explanation.loud]
+    return [one.check for one in explanation.actionable]
 
 
 def frozen(*kinds: BodyKind) -> list[Scrape]:
@@ -90,17 +90,17 @@ def clients(*slow: tuple[float, float], every: float = 0.1) -> Scrape:
 
 
 def test_ten_second_waits_that_the_ensembles_row_knows_are_the_loads() -> None:
-    told = explained(served(20, waits=9.5, waiting=80))
-    assert causes(told)[0] == "model-reload-stall"
-    assert told.loud[0].subject.model == "safety"
-    assert told.loud[0].impact.share_of_latency > 0.5
+    reported = explained(served(20, waits=9.5, waiting=80))
+    assert causes(reported)[0] == "model-reload-stall"
+    assert reported.actionable[0].subject.model == "safety"
+    assert reported.actionable[0].impact.share_of_latency > 0.5
 
 
 def test_waits_that_clients_alone_know_are_the_loads() -> None:
     slow = [(31.0 + number / 10, 9.0 - number / 10) for number in range(60)]
-    told = explained([*served(20), clients(*slow)])
-    assert causes(told)[0] == "model-reload-stall"
-    assert told.loud[0].impact.share_of_latency > 0.5
+    reported = explained([*served(20), clients(*slow)])
+    assert causes(reported)[0] == "model-reload-stall"
+    assert reported.actionable[0].impact.share_of_latency > 0.5
 
 
 def test_answers_that_stop_for_a_load_and_come_at_once_are_the_loads() -> None:
@@ -118,13 +118,13 @@ def test_a_record_of_all_clients_that_did_not_wait_denies_a_stop() -> None:
 
 @pytest.mark.parametrize("loads", [(20,), (10, 18, 26, 34)], ids=["one load", "four loads"])
 def test_loads_that_nobody_waits_for_are_no_fault_and_no_several_servers(loads: tuple[int, ...]) -> None:
-    told = explained(served(*loads))
-    assert told.verdict is Verdict.HEALTHY, (told.reason, causes(told))
+    reported = explained(served(*loads))
+    assert reported.verdict is Verdict.HEALTHY, (reported.reason, causes(reported))
 
 
 def test_four_loads_with_waits_are_found_too() -> None:
-    told = explained(served(10, 18, 26, 34, waits=9.5, waiting=80, at=18))
-    assert causes(told)[0] == "model-reload-stall"
+    reported = explained(served(10, 18, 26, 34, waits=9.5, waiting=80, at=18))
+    assert causes(reported)[0] == "model-reload-stall"
 
 
 def test_waits_at_another_time_are_not_the_loads() -> None:
@@ -145,9 +145,9 @@ def test_counters_of_all_models_that_jump_between_two_servers_are_no_loads() -> 
     ]
     replaced = {(one.kind, one.at) for one in other}
     own = SyntheticTriton(models=(CHAT, PREP, SAFETY), before=100.0, interval=INTERVAL).scrapes(READS)
-    told = explained([*(one for one in own if (one.kind, one.at) not in replaced), *other])
-    assert told.verdict is Verdict.INSUFFICIENT_DATA
-    assert "several servers" in told.reason
+    reported = explained([*(one for one in own if (one.kind, one.at) not in replaced), *other])
+    assert reported.verdict is Verdict.INSUFFICIENT_DATA
+    assert "several servers" in reported.reason
 
 
 def test_a_few_requests_in_a_hundred_that_waited_once_are_no_fault() -> None:
@@ -191,12 +191,12 @@ def held_by_a_load(interval: float, *, holds: bool = True, timed: bool = True) -
 
     reads = round(2 * DONE / interval) + 1
     counted = replace(triton, alter=page).scrapes(reads)
-    told = replace(triton, alter=anew).scrapes(reads)
+    reported = replace(triton, alter=anew).scrapes(reads)
     bodies = [one for one in counted if one.kind is not BodyKind.STATISTICS]
     changed = replace(SAFETY, config=model_config("safety", batching={"max_queue_delay_microseconds": 600}))
     return [
         *bodies,
-        *(one for one in told if one.kind is BodyKind.STATISTICS),
+        *(one for one in reported if one.kind is BodyKind.STATISTICS),
         config_read(changed, -(-DONE // interval) * interval + 0.05),
     ]
 
@@ -204,14 +204,14 @@ def held_by_a_load(interval: float, *, holds: bool = True, timed: bool = True) -
 @pytest.mark.parametrize("timed", [True, False], ids=["with the load's time", "without"])
 @pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
 def test_a_slow_load_that_changes_a_setting_is_found_however_often_it_is_read(interval: float, timed: bool) -> None:
-    told = explained(held_by_a_load(interval, timed=timed))
-    assert causes(told)[:1] == ["model-reload-stall"], (told.verdict, told.reason, causes(told))
-    assert told.loud[0].subject.model == "safety"
-    assert [str(change) for _, change in told.changes] == ["settings of safety changed: dynamic_batching off → on"]
+    reported = explained(held_by_a_load(interval, timed=timed))
+    assert causes(reported)[:1] == ["model-reload-stall"], (reported.verdict, reported.reason, causes(reported))
+    assert reported.actionable[0].subject.model == "safety"
+    assert [str(change) for _, change in reported.changes] == ["settings of safety changed: dynamic_batching off → on"]
 
 
 @pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
 def test_a_slow_load_that_nobody_waits_for_is_no_fault_however_often_it_is_read(interval: float) -> None:
-    told = explained(held_by_a_load(interval, holds=False))
-    assert causes(told) == []
-    assert told.verdict is Verdict.HEALTHY, told.reason
+    reported = explained(held_by_a_load(interval, holds=False))
+    assert causes(reported) == []
+    assert reported.verdict is Verdict.HEALTHY, reported.reason

@@ -88,7 +88,7 @@ def test_the_graph_and_the_configurations_are_those_that_were_read() -> None:
     assert see.config_file(on("pre")) is None
 
 
-def test_evidence_that_rests_says_the_same_when_it_is_asked_again() -> None:
+def test_evidence_that_rests_says_the_same_when_it_is_requested_again() -> None:
     triton = SyntheticTriton(models=(CHAT, PRE, LLM, SECOND), gpu={})
     made, awake = [], WindowLru(1)
 

@@ -129,27 +129,27 @@ class Window:
         _none(effects_of_nothing(fitted), "closed forms")
         closed = any(isinstance(one, ClosedLoop) for one in fitted.scenario.traffic)
         wishes = (ChangeRequest(), *(() if closed else (ChangeRequest(rate="1x"),)))
-        for wish in wishes:
-            found = forecast(fitted, _what_if(self.seen, wish), draws=2)
-            assert found.baseline == found.predicted, f"{wish}: {found.baseline} becomes {found.predicted}"
+        for request in wishes:
+            found = forecast(fitted, _what_if(self.seen, request), draws=2)
+            assert found.baseline == found.predicted, f"{request}: {found.baseline} becomes {found.predicted}"
 
     def laws(self, settings: tuple[str, ...]) -> None:
         """Hold forecasts of one deployment, at several loads and with more instances, against each other."""
         fitted = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
-        wish = ChangeRequest(settings=tuple(one.format(_busiest(self.seen)) for one in settings))
-        _none(contradictions(changed(fitted, _what_if(self.seen, wish))), "closed forms")
+        request = ChangeRequest(settings=tuple(one.format(_busiest(self.seen)) for one in settings))
+        _none(contradictions(changed(fitted, _what_if(self.seen, request))), "closed forms")
 
     def whatif(self, settings: tuple[str, ...], rate: str | None = None, clients: int | None = None) -> None:
         """Forecast a change of the busiest stage, of the rate, or of the clients."""
         model = _busiest(self.seen) if settings else ""
-        wish = ChangeRequest(settings=tuple(one.format(model) for one in settings), rate=rate, clients=clients)
+        request = ChangeRequest(settings=tuple(one.format(model) for one in settings), rate=rate, clients=clients)
         before = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
-        after = changed(before, _what_if(self.seen, wish))
+        after = changed(before, _what_if(self.seen, request))
         hold(after, estimate(after), "closed forms")
         if self.quick:
             hold(after, performance(after, draws=2, visits=4_000), "simulation")
             return
-        found = proposed(self.seen, wish)
+        found = proposed(self.seen, request)
         hold(before, found.forecast.baseline, "baseline")
         hold(after, found.forecast.predicted, "simulation")
         if not (rate or clients):
@@ -195,14 +195,14 @@ def _hold_direction(before: Fitted, after: Fitted, found: Proposal) -> None:
     now, then = found.forecast.baseline.mean, found.forecast.predicted.mean
     if now is None or now.high is None or all(more[name] <= count for name, count in fewer.items()):
         return
-    said = any("share" in one for one in found.forecast.assumptions)
-    assert said or (then is not None and then.low <= now.high), f"more instances, {now} becomes {then}"
+    stated = any("share" in one for one in found.forecast.assumptions)
+    assert stated or (then is not None and then.low <= now.high), f"more instances, {now} becomes {then}"
 
 
-def _what_if(seen: SourceEvidence, wish: ChangeRequest) -> WhatIf:
+def _what_if(seen: SourceEvidence, request: ChangeRequest) -> WhatIf:
     on = entry_of(seen.evidence, None)
-    changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
-    load = load_of(seen.evidence, on, _fit(seen.evidence, on), wish)
+    changes = changes_given(request.settings, models_on(seen.evidence, on.server))
+    load = load_of(seen.evidence, on, _fit(seen.evidence, on), request)
     return WhatIf(changes=changes, rate_factor=load.rate_factor, clients=load.clients)
 
 
@@ -254,8 +254,8 @@ def main() -> None:
             if case not in name or (at + len(path) + sum(path.encode())) % of != number:
                 continue
             print(json.dumps({"case": name}), flush=True)
-            fate, said = fate_of(ask)
-            print(json.dumps({"case": name, "fate": fate, "said": said}), flush=True)
+            fate, stated = fate_of(ask)
+            print(json.dumps({"case": name, "fate": fate, "stated": stated}), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def windows() -> Sequence[Path]:
     return sorted(FIXTURES.glob("**/*.tar.xz"))
 
 
-def asked(path: Path, other: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+def requested(path: Path, other: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     """Yield what became of each case of a window: the case, the fate, and what was said."""
     command = [sys.executable, "-m", "tests.forecast.asking", str(path), str(other), arguments.part, arguments.case]
     command += ["--quick"] if arguments.quick else []
@@ -34,13 +34,13 @@ def asked(path: Path, other: Path, arguments: argparse.Namespace) -> Iterator[tu
         assert process.stdout
         assert process.stderr
         for line in process.stdout:
-            told = json.loads(line)
-            case = told["case"]
-            if "fate" in told:
-                yield case, told["fate"], told["said"]
-        said = process.stderr.read().strip().splitlines()
+            reported = json.loads(line)
+            case = reported["case"]
+            if "fate" in reported:
+                yield case, reported["fate"], reported["stated"]
+        stated = process.stderr.read().strip().splitlines()
     if process.returncode:
-        yield case, "KILLED", f"{process.returncode}: {said[-1] if said else ''}"
+        yield case, "KILLED", f"{process.returncode}: {stated[-1] if stated else ''}"
 
 
 def main() -> int:
@@ -57,10 +57,10 @@ def main() -> int:
             continue
         fixed = path.with_name(path.name.replace(".tar", "-fixed.tar"))
         other = fixed if fixed.exists() else every[(at + 7) % len(every)]
-        for case, fate, said in asked(path, other, arguments):
+        for case, fate, stated in requested(path, other, arguments):
             fates[fate] += 1
             if fate.isupper():
-                print(f"{fate} {path.relative_to(FIXTURES)} {case}: {said}", flush=True)
+                print(f"{fate} {path.relative_to(FIXTURES)} {case}: {stated}", flush=True)
     print(", ".join(f"{count} {fate}" for fate, count in sorted(fates.items())))
     return 1 if any(fate.isupper() for fate in fates) else 0
 

@@ -44,7 +44,7 @@ def test_clients_of_a_closed_loop_are_answered_most_where_they_wait_least() -> N
     assert found[0].per_second == pytest.approx(3 / 0.045, rel=0.05)
 
 
-def test_settings_that_carry_the_same_are_told_the_smallest_first() -> None:
+def test_settings_that_carry_the_same_are_reported_the_smallest_first() -> None:
     loop = ClosedLoop(entry="chat", clients=1)
 
     found = most_carried(tunable(SAFETY, traffic=loop), TARGET, VARY)
@@ -61,7 +61,7 @@ def test_a_target_below_an_execution_is_carried_at_no_load() -> None:
     assert carried(tunable(SAFETY), (), LatencyTarget.parse("p95 < 40ms")) is None
 
 
-def test_what_execution_exceeds_is_told_with_the_stage_that_takes_longest() -> None:
+def test_what_execution_exceeds_is_reported_with_the_stage_that_takes_longest() -> None:
     fitted, target = tunable(Model(name="embedder", service=service(0.01)), SAFETY), LatencyTarget.parse("p95 < 50ms")
     nearest = tune(fitted, target, draws=0).nearest
     assert nearest is not None
@@ -76,7 +76,7 @@ def test_what_execution_exceeds_is_told_with_the_stage_that_takes_longest() -> N
 @pytest.mark.parametrize(
     "traffic", [ClosedLoop(entry="chat", clients=640), OpenLoop(entry="chat", rate=2_000.0)], ids=["clients", "rate"]
 )
-def test_what_a_request_takes_alone_is_that_of_one_whatever_load_is_asked_for(traffic: ClosedLoop | OpenLoop) -> None:
+def test_what_a_request_takes_alone_is_that_of_one_whatever_load_is_requested(traffic: ClosedLoop | OpenLoop) -> None:
     fitted = by_hand(SAFETY, traffic=traffic)
     found = performance(fitted, draws=0, visits=400)
 

@@ -37,9 +37,9 @@ def test_the_model_is_the_servers_own_account() -> None:
     assert fitted.measured.mean == pytest.approx(0.0236, rel=1e-3)
 
 
-def test_what_no_trace_shows_of_several_stages_is_said_of_them_once() -> None:
+def test_what_no_trace_shows_of_several_stages_is_stated_of_them_once() -> None:
     fitted = synthetic(plain("tokenizer", seconds=0.001), plain("embedder", seconds=0.02))
-    untraced = [said for said in fitted.assumptions if "no trace shows" in said]
+    untraced = [stated for stated in fitted.assumptions if "no trace shows" in stated]
     assert len(untraced) == 1
     assert untraced[0].startswith("executions of tokenizer, embedder vary")
 
@@ -69,7 +69,7 @@ def test_without_traces_arrivals_are_an_open_process_of_the_measured_rate_and_ex
     assert isinstance(traffic, OpenLoop)
     assert traffic.rate == pytest.approx(20.5, rel=1e-3)  # what waits more and more arrived, too
     assert fitted.doubt.models["a"].service_scv == (0.01, 0.36)
-    assert any("no trace shows" in said for said in fitted.assumptions)
+    assert any("no trace shows" in stated for stated in fitted.assumptions)
 
 
 def test_where_every_request_was_traced_its_arrivals_are_replayed_and_executions_vary_as_they_did() -> None:

@@ -24,15 +24,15 @@ BATCHING = replace(PLAN, batcher=DynamicBatcher())
 )
 def test_what_computes_one_after_the_other_waits_as_long_by_both(model: Model, rate: float) -> None:
     fitted = by_hand(model, traffic=OpenLoop(entry="chat", rate=rate))
-    told, quick = performance(fitted, draws=0, visits=8_000), estimate(fitted)
+    reported, quick = performance(fitted, draws=0, visits=8_000), estimate(fitted)
 
-    assert told.mean
+    assert reported.mean
     assert quick.mean
-    assert quick.mean.value == pytest.approx(told.mean.value, rel=0.1)
-    assert told.stages[0].busy_share.value <= 1.0
-    assert quick.stages[0].busy_share.value == pytest.approx(told.stages[0].busy_share.value, rel=0.05)
+    assert quick.mean.value == pytest.approx(reported.mean.value, rel=0.1)
+    assert reported.stages[0].busy_share.value <= 1.0
+    assert quick.stages[0].busy_share.value == pytest.approx(reported.stages[0].busy_share.value, rel=0.05)
     # Part of the wait is inside the execution by both.
-    assert quick.stages[0].compute_mean.value == pytest.approx(told.stages[0].compute_mean.value, rel=0.2)
+    assert quick.stages[0].compute_mean.value == pytest.approx(reported.stages[0].compute_mean.value, rel=0.2)
     assert quick.stages[0].compute_mean.value > model.service.time(1) * 1.1
 
 
@@ -40,7 +40,7 @@ def test_a_tensorrt_plan_is_fitted_with_two_executions_in_flight_and_says_what_i
     fitted = synthetic(plain("plan", config=model_config("plan", backend="tensorrt", max_batch=8)))
 
     assert fitted.scenario.models[0].in_flight == 2
-    assert any("two executions of plan at once" in said for said in fitted.assumptions)
+    assert any("two executions of plan at once" in stated for stated in fitted.assumptions)
 
 
 @pytest.mark.parametrize("model", [PLAN, BATCHING, replace(BATCHING, instances=3)])

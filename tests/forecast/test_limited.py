@@ -67,43 +67,43 @@ def test_a_limit_that_is_never_reached_leaves_the_wait_of_an_unlimited_queue() -
 @pytest.mark.parametrize("policy", [{"max_size": 1}, {"max_size": 8}, {"timeout_seconds": 0.1}])
 @pytest.mark.parametrize("rate", [30.0, 50.0])
 def test_a_limited_queue_turns_away_as_much_by_formulas_as_simulated(policy: dict[str, float], rate: float) -> None:
-    quick, told = limited(SAFETY, rate, **policy)
+    quick, reported = limited(SAFETY, rate, **policy)
 
     assert quick.stable
     assert quick.throughput.value + quick.rejected == pytest.approx(rate)
     assert quick.stages[0].refused_per_second == pytest.approx(quick.rejected)
-    assert quick.throughput.value == pytest.approx(told.throughput.value, rel=0.04)
+    assert quick.throughput.value == pytest.approx(reported.throughput.value, rel=0.04)
     assert quick.mean
-    assert told.mean
-    assert quick.mean.value == pytest.approx(told.mean.value, rel=0.1)
+    assert reported.mean
+    assert quick.mean.value == pytest.approx(reported.mean.value, rel=0.1)
 
 
 @pytest.mark.parametrize("policy", [{"max_size": 4}, {"max_size": 32}, {"timeout_seconds": 0.02}])
 @pytest.mark.parametrize("rate", [150.0, 330.0])
 def test_batches_lose_what_comes_while_they_are_executed(policy: dict[str, float], rate: float) -> None:
-    quick, told = limited(BATCHING, rate, **policy)
+    quick, reported = limited(BATCHING, rate, **policy)
 
-    assert quick.throughput.value == pytest.approx(told.throughput.value, rel=0.06)
+    assert quick.throughput.value == pytest.approx(reported.throughput.value, rel=0.06)
     assert quick.mean
-    assert told.mean
-    assert quick.mean.value == pytest.approx(told.mean.value, rel=0.1)
+    assert reported.mean
+    assert quick.mean.value == pytest.approx(reported.mean.value, rel=0.1)
 
 
 def test_what_a_stage_turns_away_does_not_reach_the_next_one() -> None:
     first = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=2)))
     second = Model(name="loop", service=service(0.028))
-    told = estimate(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=60.0)))
+    reported = estimate(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=60.0)))
 
-    assert told.stable
-    assert told.stages[1].busy_share.value == pytest.approx(told.throughput.value * 0.02815, rel=0.01)
+    assert reported.stable
+    assert reported.stages[1].busy_share.value == pytest.approx(reported.throughput.value * 0.02815, rel=0.01)
 
 
 def test_a_timeout_that_only_delays_turns_nobody_away() -> None:
     policy = QueueDiscipline(timeout_seconds=0.01, action=TimeoutAction.DELAY)
-    told = estimate(by_hand(replace(SAFETY, batcher=DynamicBatcher(policy=policy))))
+    reported = estimate(by_hand(replace(SAFETY, batcher=DynamicBatcher(policy=policy))))
 
-    assert told.rejected == 0.0
-    assert told.throughput.value == pytest.approx(20.0)
+    assert reported.rejected == 0.0
+    assert reported.throughput.value == pytest.approx(20.0)
 
 
 def test_clients_in_a_closed_loop_that_all_have_a_place_are_never_turned_away() -> None:
@@ -111,36 +111,36 @@ def test_clients_in_a_closed_loop_that_all_have_a_place_are_never_turned_away() 
         replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4))),
         traffic=ClosedLoop(entry="chat", clients=5),
     )
-    told = estimate(few)
+    reported = estimate(few)
 
-    assert told.rejected == 0.0
-    assert told == estimate(
+    assert reported.rejected == 0.0
+    assert reported == estimate(
         by_hand(replace(SAFETY, batcher=DynamicBatcher()), traffic=ClosedLoop(entry="chat", clients=5))
     )
 
 
 def test_a_queue_that_is_always_full_answers_no_more_than_is_executed_however_short_the_run() -> None:
-    _, told = limited(SAFETY, 3_000.0, max_size=20)
+    _, reported = limited(SAFETY, 3_000.0, max_size=20)
 
-    assert told.throughput.value <= 1.05 / 0.03015
+    assert reported.throughput.value <= 1.05 / 0.03015
 
 
 def test_a_full_stage_passes_on_what_it_can_do_and_those_behind_it_keep_up() -> None:
     first, second = Model(name="first", service=service(0.05)), Model(name="second", service=service(0.03))
     fitted = by_hand(first, second, traffic=OpenLoop(entry="chat", rate=100.0))
 
-    for told in (estimate(fitted), performance(fitted, draws=0, visits=3_000)):
-        assert [one.stable for one in told.stages] == [False, True]
-        assert told.throughput.value == pytest.approx(1 / 0.05015, rel=0.03)
-        assert told.stages[1].busy_share.value == pytest.approx(0.03015 / 0.05015, rel=0.05)
+    for reported in (estimate(fitted), performance(fitted, draws=0, visits=3_000)):
+        assert [one.stable for one in reported.stages] == [False, True]
+        assert reported.throughput.value == pytest.approx(1 / 0.05015, rel=0.03)
+        assert reported.stages[1].busy_share.value == pytest.approx(0.03015 / 0.05015, rel=0.05)
 
 
 def test_what_is_turned_away_behind_a_full_stage_is_not_answered_in_a_run_too_short_to_show_it() -> None:
     patient = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(timeout_seconds=5.0), overtakes=0.0))
     fitted = by_hand(Model(name="first", service=service(0.01)), patient, traffic=OpenLoop(entry="chat", rate=1_000.0))
-    told = performance(fitted, draws=0, visits=1_000)
+    reported = performance(fitted, draws=0, visits=1_000)
 
-    assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.1)
+    assert reported.throughput.value == pytest.approx(1 / 0.03015, rel=0.1)
 
 
 def test_more_load_is_never_answered_less_of_it() -> None:

@@ -44,14 +44,14 @@ FIRST = Stage("first", rate=43, execution=0.016, config=several("first", 3))
 SECOND = Stage("second", rate=43, execution=0.023, config=several("second", 3))
 
 
-def told(*stages: Stage) -> Explanation:
+def reported(*stages: Stage) -> Explanation:
     return SyntheticTriton(models=stages, before=0.0, interval=2.0).explain(reads=16)
 
 
 def fitted(entry: str, *stages: Stage) -> Fitted:
     ensemble = entry == CHAT.name
     on = Subject(server=SERVER, ensemble=entry if ensemble else None, model=None if ensemble else entry)
-    return fit(told(*stages).evidence, on)
+    return fit(reported(*stages).evidence, on)
 
 
 def set_to(model: str, path: str, value: SettingValue) -> WhatIf:
@@ -77,7 +77,7 @@ def test_an_execution_is_its_own_part_and_its_calls() -> None:
 
     assert ground.scenario.calls == {"guard": ("safety",)}
     assert own.service.time(1) == pytest.approx(0.002, abs=1e-4)
-    assert any("487 ms in calls of safety, while it holds its instance" in said for said in ground.assumptions)
+    assert any("487 ms in calls of safety, while it holds its instance" in stated for stated in ground.assumptions)
 
 
 @pytest.mark.parametrize(("entry", "stages", "_alone"), ENTRIES)
@@ -173,8 +173,8 @@ def test_a_search_finds_the_caller_that_waits_for_callees_with_room() -> None:
 def test_a_full_callee_stays_the_cause_when_forecasts_judge(
     _entry: str, stages: tuple[Stage, ...], alone: float
 ) -> None:
-    explanation = validated(told(*stages))
-    (first,) = explanation.loud
+    explanation = validated(reported(*stages))
+    (first,) = explanation.actionable
 
     assert (first.check, first.subject.model) == ("single-instance-serialization", "safety")
     assert isinstance(first.effect, EndToEnd)
@@ -184,7 +184,7 @@ def test_a_full_callee_stays_the_cause_when_forecasts_judge(
 
 
 def test_a_caller_whose_callees_have_room_stays_the_cause_when_forecasts_judge() -> None:
-    (first,) = validated(told(WRAPPER, FIRST, SECOND)).loud
+    (first,) = validated(reported(WRAPPER, FIRST, SECOND)).actionable
 
     assert (first.check, first.subject.model) == ("bls-serialization", "wrapper")
     assert isinstance(first.effect, EndToEnd)
@@ -195,7 +195,7 @@ def test_a_window_that_calls_do_not_explain_judges_nothing_and_leaves_no_sure_ca
     """At 61 % of what it can do the callee makes nobody wait for 2 seconds."""
     guard = replace(GUARD, execution=0.402, queue=2.0, rate=15.2)
     safety = replace(SAFETY, queue=0.36, rate=15.2)
-    for finding in validated(told(guard, safety)).loud:
+    for finding in validated(reported(guard, safety)).actionable:
         assert finding.confidence <= 0.6
         assert "Our model predicts" in finding.doubt
 

@@ -36,7 +36,7 @@ def test_an_engine_stands_alone_as_it_takes_the_memory_that_is_free() -> None:
     assert models(tenant("llm", 0.1, engine=True), tenant("a", 0.05)) == [{"llm"}, {"a"}]
 
 
-def test_what_is_not_known_and_what_overfills_a_card_is_told() -> None:
+def test_what_is_not_known_and_what_overfills_a_card_is_reported() -> None:
     found = packed([tenant("a", 0.7), tenant("b", 0.1, None)], 24e9)
 
     assert found.overfull == ("a",)

@@ -27,9 +27,9 @@ SAFETY = Model(name="safety", service=service(0.03), max_batch=8)
 DRAWS = 5
 
 
-def mean(told: Performance) -> float:
-    assert told.mean
-    return told.mean.value
+def mean(reported: Performance) -> float:
+    assert reported.mean
+    return reported.mean.value
 
 
 def test_one_seed_gives_one_forecast_and_another_seed_another() -> None:
@@ -47,24 +47,24 @@ def test_simulated_and_closed_forms_agree_on_a_plain_queue(count: int) -> None:
     fitted = by_hand(replace(SAFETY, instances=count))
     exact = waiting_seconds(rate=20, service=0.03015, servers=count, arrival_scv=1, service_scv=0)
 
-    told, quick = performance(fitted, draws=1), estimate(fitted)
+    reported, quick = performance(fitted, draws=1), estimate(fitted)
 
     assert exact
-    assert mean(told) == pytest.approx(0.03 + exact, rel=0.06)
+    assert mean(reported) == pytest.approx(0.03 + exact, rel=0.06)
     assert mean(quick) == pytest.approx(0.03 + exact, rel=0.03)
-    assert told.stages[0].busy_share.value == pytest.approx(20 * 0.03015 / count, rel=0.02)
-    assert told.throughput.value == pytest.approx(20, rel=1e-9)
+    assert reported.stages[0].busy_share.value == pytest.approx(20 * 0.03015 / count, rel=0.02)
+    assert reported.throughput.value == pytest.approx(20, rel=1e-9)
 
 
 def test_more_than_a_stage_can_do_has_no_latency_and_its_capacity_as_throughput() -> None:
-    told = performance(by_hand(SAFETY), WhatIf(rate_factor=2.0), draws=DRAWS)
+    reported = performance(by_hand(SAFETY), WhatIf(rate_factor=2.0), draws=DRAWS)
     quick = estimate(by_hand(SAFETY), WhatIf(rate_factor=2.0))
 
-    for one in (told, quick):
+    for one in (reported, quick):
         assert one.mean is one.p95 is None
         assert not one.stable
         assert one.throughput.value == pytest.approx(1 / 0.03015, rel=0.02)
-    assert told.stages[0].queue_mean is None
+    assert reported.stages[0].queue_mean is None
 
 
 def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_keep_up() -> None:
@@ -73,28 +73,28 @@ def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_k
         doubt=Doubt(models={"safety": ModelDoubt(service_scv=(0.0, 0.0), service_error=0.05)}),
     )
 
-    told = performance(fitted, draws=DRAWS)
+    reported = performance(fitted, draws=DRAWS)
 
-    assert told.mean
-    assert told.mean.high is None
-    assert told.mean.low < told.mean.value
-    assert told.mean_most
-    assert told.accounts_for(told.mean.value)
-    assert told.accounts_for(told.mean_most)
+    assert reported.mean
+    assert reported.mean.high is None
+    assert reported.mean.low < reported.mean.value
+    assert reported.mean_most
+    assert reported.accounts_for(reported.mean.value)
+    assert reported.accounts_for(reported.mean_most)
     # Half a minute in which a few per cent too much come makes nobody wait for one of them.
-    assert not told.accounts_for(30.0)
+    assert not reported.accounts_for(30.0)
 
 
 def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:
     limited = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4)), max_batch=1)
-    told = performance(by_hand(limited), WhatIf(rate_factor=2.0), draws=1)
+    reported = performance(by_hand(limited), WhatIf(rate_factor=2.0), draws=1)
 
-    assert told.mean
-    assert told.rejected > 2
+    assert reported.mean
+    assert reported.rejected > 2
     # Formulas leave out the wake-ups that a queue policy loses.
     quick = estimate(by_hand(limited), WhatIf(rate_factor=2.0))
-    assert 40 - 1 / 0.03015 < quick.rejected < told.rejected
-    assert told.throughput.value + told.rejected == pytest.approx(40, rel=0.03)
+    assert 40 - 1 / 0.03015 < quick.rejected < reported.rejected
+    assert reported.throughput.value + reported.rejected == pytest.approx(40, rel=0.03)
 
 
 def test_batches_of_unknown_cost_have_an_interval_from_flat_to_linear() -> None:
@@ -102,9 +102,9 @@ def test_batches_of_unknown_cost_have_an_interval_from_flat_to_linear() -> None:
     known = replace(SAFETY, service=service(0.045), batcher=DynamicBatcher())
 
     def width(model: Model) -> float:
-        told = performance(by_hand(model), draws=DRAWS).mean
-        assert told
-        return (told.high or float("inf")) - told.low
+        reported = performance(by_hand(model), draws=DRAWS).mean
+        assert reported
+        return (reported.high or float("inf")) - reported.low
 
     assert width(unseen) > 2 * width(known)
 
@@ -147,20 +147,20 @@ def test_known_arrivals_are_counted_between_two_reads_and_their_luck_is_the_exec
     varying = replace(SAFETY, service_scv=1.0)
     fitted = by_hand(varying, traffic=OpenLoop(entry="chat", times=times))
 
-    told = performance(fitted, draws=0, replay_warmup_seconds=2.05, replay_seconds=5.0)
+    reported = performance(fitted, draws=0, replay_warmup_seconds=2.05, replay_seconds=5.0)
 
-    assert told.throughput.value == pytest.approx(10.0, abs=0.3)
-    assert (told.throughput.high or 0.0) - told.throughput.low >= 0.399
+    assert reported.throughput.value == pytest.approx(10.0, abs=0.3)
+    assert (reported.throughput.high or 0.0) - reported.throughput.low >= 0.399
     # Of 50 executions of one run the mean is off by a seventh; of all runs, by a quarter of that.
-    assert told.stages[0].compute_mean.value == pytest.approx(0.03, rel=0.1)
+    assert reported.stages[0].compute_mean.value == pytest.approx(0.03, rel=0.1)
 
 
 def test_a_closed_loop_obeys_the_response_time_law() -> None:
     loop = by_hand(SAFETY, traffic=ClosedLoop(entry="chat", clients=6, think_seconds=0.1))
 
-    for told in (performance(loop, draws=1), estimate(loop)):
-        assert mean(told) == pytest.approx(6 / told.throughput.value - 0.1, rel=0.05)
-        assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.08)
+    for reported in (performance(loop, draws=1), estimate(loop)):
+        assert mean(reported) == pytest.approx(6 / reported.throughput.value - 0.1, rel=0.05)
+        assert reported.throughput.value == pytest.approx(1 / 0.03015, rel=0.08)
 
 
 def test_a_lone_client_waits_for_nobody_and_keeps_its_stages_busy() -> None:
@@ -184,8 +184,8 @@ def test_a_burst_waits_for_half_of_itself() -> None:
     fitted = by_hand(SAFETY, traffic=OpenLoop(entry="chat", rate=5.0, burst=11.0))
     exact = (0.5 * 5 * 0.03015**2 + 5 * 0.03015) / (1 - 5 * 0.03015)
 
-    for told in (performance(fitted, draws=1), estimate(fitted)):
-        assert mean(told) == pytest.approx(0.03 + exact, rel=0.05)
+    for reported in (performance(fitted, draws=1), estimate(fitted)):
+        assert mean(reported) == pytest.approx(0.03 + exact, rel=0.05)
 
 
 def test_instances_of_a_full_device_bring_nothing() -> None:
@@ -207,24 +207,24 @@ def test_an_engines_time_is_its_iterations_and_what_joins_them() -> None:
     iteration = 0.006 / (1 - 20 * 0.004)
     at_work = min(20 * 16 * iteration, 1.0)
 
-    for told in (performance(fitted, draws=1), estimate(fitted)):
-        assert mean(told) == pytest.approx(16 * iteration + 0.004 + at_work * iteration / 2, rel=0.06)
+    for reported in (performance(fitted, draws=1), estimate(fitted)):
+        assert mean(reported) == pytest.approx(16 * iteration + 0.004 + at_work * iteration / 2, rel=0.06)
 
 
 def test_a_full_engine_answers_what_its_slots_do() -> None:
     engine = EngineModel(slots=2, prefill_seconds=0.0, iteration_seconds=0.02, iterations=10.0)
-    told = performance(by_hand(Model(name="llm", service=service(0.0003), engine=engine)), draws=1)
+    reported = performance(by_hand(Model(name="llm", service=service(0.0003), engine=engine)), draws=1)
 
-    assert told.mean is None
-    assert told.throughput.value == pytest.approx(2 / 0.2, rel=0.03)
+    assert reported.mean is None
+    assert reported.throughput.value == pytest.approx(2 / 0.2, rel=0.03)
 
 
-def test_the_windows_account_that_differs_from_the_measured_mean_is_said() -> None:
+def test_the_windows_account_that_differs_from_the_measured_mean_is_stated() -> None:
     fitted = by_hand(SAFETY)
     unlike = replace(fitted, measured=replace(fitted.measured, mean=1.0))
     what_if = WhatIf(changes=(change("safety", {"instance_group.count": 2}),))
 
-    assert any("but 1 s was measured" in said for said in forecast(unlike, what_if, draws=1).assumptions)
+    assert any("but 1 s was measured" in stated for stated in forecast(unlike, what_if, draws=1).assumptions)
 
 
 @pytest.mark.parametrize(("instances", "shared"), [(12, True), (64, True), (1, False)])
@@ -234,10 +234,10 @@ def test_clients_in_a_closed_loop_are_at_the_bottleneck(instances: int, shared: 
     model = Model(name="safety", service=service(0.04), instances=instances, demand=demand)
     resources = (Resource(name="gpu", capacity=1.0),) if shared else ()
     fitted = by_hand(model, traffic=ClosedLoop(entry="chat", clients=24), resources=resources)
-    (told,), (run,) = estimate(fitted).stages, performance(fitted, draws=0, visits=3_000).stages
+    (reported,), (run,) = estimate(fitted).stages, performance(fitted, draws=0, visits=3_000).stages
 
-    assert told.queue_mean is not None
+    assert reported.queue_mean is not None
     assert run.queue_mean is not None
-    assert told.queue_mean.value == pytest.approx(run.queue_mean.value, rel=0.05, abs=0.005)
-    assert told.compute_mean.value == pytest.approx(run.compute_mean.value, rel=0.05)
-    assert told.busy_share.value == pytest.approx(run.busy_share.value, rel=0.1)
+    assert reported.queue_mean.value == pytest.approx(run.queue_mean.value, rel=0.05, abs=0.005)
+    assert reported.compute_mean.value == pytest.approx(run.compute_mean.value, rel=0.05)
+    assert reported.busy_share.value == pytest.approx(run.busy_share.value, rel=0.1)

@@ -54,4 +54,4 @@ def test_a_change_that_brings_a_policy_says_what_nothing_promises() -> None:
 
     assert is_racing(after.scenario.models[0])
     assert not is_racing(plain)
-    assert any("a race of the host's threads" in said for said in after.assumptions)
+    assert any("a race of the host's threads" in stated for stated in after.assumptions)

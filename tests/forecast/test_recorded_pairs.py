@@ -82,33 +82,33 @@ def holds(estimate: Estimate | None, value: float | None) -> bool:
 @pytest.mark.parametrize("machine", ["cpu", "gpu"])
 def test_three_instances_bring_what_was_measured(machine: str) -> None:
     before, target = fitted(f"{machine}-handed-single-instance"), f"{machine}-handed-single-instance-fixed"
-    told, after = predicted(before, target, instances(3), draws=5), seen(target)
+    reported, after = predicted(before, target, instances(3), draws=5), seen(target)
 
-    assert told.mean
-    assert told.p95
-    assert told.mean.value == pytest.approx(after.mean, rel=0.10)
-    assert told.p95.value == pytest.approx(after.p95, rel=0.15)
-    assert told.throughput.value == pytest.approx(after.throughput, rel=0.03)
-    assert holds(told.mean, after.mean)
-    assert holds(told.p95, after.p95)
+    assert reported.mean
+    assert reported.p95
+    assert reported.mean.value == pytest.approx(after.mean, rel=0.10)
+    assert reported.p95.value == pytest.approx(after.p95, rel=0.15)
+    assert reported.throughput.value == pytest.approx(after.throughput, rel=0.03)
+    assert holds(reported.mean, after.mean)
+    assert holds(reported.p95, after.p95)
 
 
 @pytest.mark.parametrize("machine", ["cpu", "gpu"])
 def test_batches_that_were_never_seen_bring_what_was_measured_within_a_wider_interval(machine: str) -> None:
     before, target = fitted(f"{machine}-handed-batch-collapse"), f"{machine}-handed-batch-collapse-fixed"
-    told, after = predicted(before, target, BATCHED, draws=20, seconds=6.0), seen(target)
+    reported, after = predicted(before, target, BATCHED, draws=20, seconds=6.0), seen(target)
 
-    assert told.mean
+    assert reported.mean
     assert before.measured.mean
-    assert told.mean.value < before.measured.mean / 2
-    assert holds(told.mean, after.mean)
-    assert holds(told.p95, after.p95)
+    assert reported.mean.value < before.measured.mean / 2
+    assert holds(reported.mean, after.mean)
+    assert holds(reported.p95, after.p95)
 
 
 def test_without_batching_the_queue_would_be_about_as_long_as_it_was_measured() -> None:
     """At 94 % busy, 0.1 ms of a dispatch gap is a third of the queue."""
     target = "cpu-handed-batch-collapse"
-    told, measured_before = predicted(fitted(f"{target}-fixed"), target, UNBATCHED, draws=1), seen(target)
+    reported, measured_before = predicted(fitted(f"{target}-fixed"), target, UNBATCHED, draws=1), seen(target)
 
-    assert told.mean
-    assert told.mean.value == pytest.approx(measured_before.mean, rel=0.5)
+    assert reported.mean
+    assert reported.mean.value == pytest.approx(measured_before.mean, rel=0.5)

@@ -69,21 +69,21 @@ def test_a_load_beyond_all_measure_is_refused_before_its_arrivals_are_drawn() ->
 
 
 def test_a_run_is_long_enough_for_each_of_many_clients() -> None:
-    told = performance(by_hand(SLOW, traffic=replace(LOOP, clients=500)), draws=1, visits=400)
+    reported = performance(by_hand(SLOW, traffic=replace(LOOP, clients=500)), draws=1, visits=400)
 
-    assert told.mean
-    assert told.mean.value == pytest.approx(500 * 0.03015, rel=0.01)
-    assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.01)
+    assert reported.mean
+    assert reported.mean.value == pytest.approx(500 * 0.03015, rel=0.01)
+    assert reported.throughput.value == pytest.approx(1 / 0.03015, rel=0.01)
 
 
 def test_what_others_turn_away_behind_a_full_stage_is_not_answered() -> None:
     first = Model(name="first", service=service(0.0099, 0.0001), max_batch=8, batcher=DynamicBatcher())
     limited = DynamicBatcher(policy=QueueDiscipline(max_size=4), overtakes=0.0)
     second = Model(name="second", service=service(0.03), batcher=limited)
-    told = performance(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=1_000.0)), draws=1, visits=4_000)
+    reported = performance(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=1_000.0)), draws=1, visits=4_000)
 
-    assert not told.stable
-    assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.1)
+    assert not reported.stable
+    assert reported.throughput.value == pytest.approx(1 / 0.03015, rel=0.1)
 
 
 def test_entries_that_share_a_full_stage_are_answered_by_what_each_asks_of_it() -> None:
@@ -93,9 +93,9 @@ def test_entries_that_share_a_full_stage_are_answered_by_what_each_asks_of_it() 
     traffic = (*scenario.traffic, OpenLoop(entry="side", rate=30.0))
     shared = replace(one, scenario=replace(scenario, traffic=traffic))
 
-    for told in (performance(shared, draws=0, visits=4_000), estimate(shared)):
-        assert not told.stable
-        assert told.throughput.value == pytest.approx(0.4 / 0.03015, rel=0.06)
+    for reported in (performance(shared, draws=0, visits=4_000), estimate(shared)):
+        assert not reported.stable
+        assert reported.throughput.value == pytest.approx(0.4 / 0.03015, rel=0.06)
 
 
 def test_what_a_queue_turns_away_takes_nothing_of_the_device() -> None:

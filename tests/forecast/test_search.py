@@ -49,7 +49,7 @@ def test_a_target_that_is_met_needs_no_change() -> None:
     assert (found.screened, found.simulated, found.runners_up) == (0, 0, ())
 
 
-def test_cheap_batches_are_told_to_form_before_instances_are_added() -> None:
+def test_cheap_batches_are_reported_to_form_before_instances_are_added() -> None:
     flat = Model(name="flat", service=service(0.045, per_item=0.0005), max_batch=8)
 
     found = tune(tunable(flat), target("p95 < 140ms"), draws=0)
@@ -76,7 +76,7 @@ def test_batches_that_were_never_seen_come_after_settings_that_rest_on_what_was(
     assert {one.guess for one in ways if one.settings == 1 and one.instances == 2} == {False}
 
 
-def test_what_execution_alone_exceeds_has_no_answer_and_what_comes_nearest_is_told() -> None:
+def test_what_execution_alone_exceeds_has_no_answer_and_what_comes_nearest_is_reported() -> None:
     found = tune(tunable(EMBEDDER, SAFETY), target("mean < 50ms"), draws=0)
 
     assert found.best is None
@@ -93,7 +93,7 @@ def test_where_no_change_brings_anything_the_present_setting_is_what_comes_neare
     assert settings(found.nearest) == {}
 
 
-def test_no_instance_is_taken_away_unless_that_is_asked_for() -> None:
+def test_no_instance_is_taken_away_unless_that_is_requested() -> None:
     idle = tunable(replace(EMBEDDER, instances=4))
 
     kept = tune(idle, target("p95 < 120ms"), draws=0)

@@ -31,12 +31,12 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
     wanted: list[WhatIf] = []
 
     def performed(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int, draws: int) -> Performance:
-        asked = what_if or WhatIf()
-        wanted.append(asked)
+        requested = what_if or WhatIf()
+        wanted.append(requested)
         busy = stage("m", busy=0.2)
-        if asked.changes:
+        if requested.changes:
             return performance(0.0285, width=0.002, stages=(busy,))
-        return performance(0.1945 if asked.traffic is None else 0.389, width=0.02, stages=(busy,))
+        return performance(0.1945 if requested.traffic is None else 0.389, width=0.02, stages=(busy,))
 
     monkeypatch.setattr(verifying, "performance", performed)
     return wanted
@@ -87,18 +87,18 @@ def test_another_load_is_predicted_at_that_load_and_only_so_far_away() -> None:
 
 @by_hand
 @pytest.mark.parametrize(
-    ("after", "said"),
+    ("after", "stated"),
     [
         (replace(FAST, config={**TWO, "parameters": {"key": {"string_value": "x"}}}), "parameters.key"),
         (replace(FAST, version="2"), "version 1 → 2"),
         (replace(FAST, config={**TWO, "backend": "onnxruntime"}), "backend"),
     ],
 )
-def test_what_changed_as_well_and_is_not_predicted_leaves_it_open(after: Stage, said: str) -> None:
+def test_what_changed_as_well_and_is_not_predicted_leaves_it_open(after: Stage, stated: str) -> None:
     found = verified(SLOW, after)
 
     assert found.judgement.verdict is Verified.INCONCLUSIVE
-    assert said in found.judgement.reason
+    assert stated in found.judgement.reason
     assert "not predicted" in found.judgement.reason
 
 
@@ -130,7 +130,7 @@ def test_windows_without_requests_are_inconclusive_with_the_reason() -> None:
 
 @by_hand
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "stated"),
     [
         ([*PAIR[:1]], 2, "one capture needs two moments"),
         (["http://triton:8000", PAIR[1]], 2, "only captures can be compared"),
@@ -138,12 +138,12 @@ def test_windows_without_requests_are_inconclusive_with_the_reason() -> None:
     ],
 )
 def test_what_is_no_pair_of_windows_is_refused_in_one_line(
-    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, stated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["verify", *arguments]) == code
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert stated in reported
+    assert reported.count("\n") == 1
 
 
 @by_hand

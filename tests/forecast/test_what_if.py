@@ -37,7 +37,7 @@ def test_a_count_is_of_each_device_of_each_group() -> None:
     made = changed(fitted, WhatIf(changes=(change("safety", {"instance_group.count": 3}),)))
 
     assert made.scenario.models[0].instances == 9
-    assert any("room for 9 instances" in said for said in made.assumptions)
+    assert any("room for 9 instances" in stated for stated in made.assumptions)
 
 
 def test_a_window_brings_a_batcher_and_removing_batching_takes_it_away() -> None:

@@ -18,10 +18,10 @@ def promtool() -> Promtool:
     unpacked = ROOT / ".tools/usr/bin/promtool"
     program = str(unpacked) if unpacked.exists() else shutil.which("promtool")
     if program is None:
-        told = "there is no promtool; unpack one with: make tools"
+        reported = "there is no promtool; unpack one with: make tools"
         if os.environ.get("CI") == "true":
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reported)
+        pytest.skip(reported)
 
     def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [program, *arguments]

@@ -27,7 +27,7 @@ RULES = [name for name in FILES if name.startswith(("recording/", "alerts/"))]
 # What the rules read of Triton; all else of a page costs time only.
 READ = frozenset(re.findall(r"\bnv_\w+", "".join(FILES[name] for name in RULES)))
 _GROUPS = re.compile(r'^  - name: "?([\w-]+)', re.MULTILINE)
-_TOLD = re.compile(r'\{__name__="ALERTS", ([^}]*)\}')
+_REPORTED = re.compile(r'\{__name__="ALERTS", ([^}]*)\}')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Not a metric of Triton's page: the iterations of an engine are counted in a gauge.
 _COUNTING = 'general_type="iteration_counter"'
@@ -53,10 +53,10 @@ def firing(names: Sequence[str], folder: Path, promtool: Callable) -> Mapping[st
     path.write_text(yaml_text(_asking({key: text for name in names for key, text in _stretched(name)})))
     done: subprocess.CompletedProcess[str] = promtool("test", "rules", path)
     # Nothing is expected, so all that fires is told as a failure.
-    told = [dict(_LABEL.findall(labels)) for labels in _TOLD.findall(done.stdout + done.stderr)]
-    assert told, done.stdout + done.stderr
+    reported = [dict(_LABEL.findall(labels)) for labels in _REPORTED.findall(done.stdout + done.stderr)]
+    assert reported, done.stdout + done.stderr
     found: dict[str, set[Firing]] = {name: set() for name in names}
-    for labels in filter(lambda labels: labels.keys() & {"server", "instance"}, told):
+    for labels in filter(lambda labels: labels.keys() & {"server", "instance"}, reported):
         found[labels["server"] if "server" in labels else labels["instance"]].add(
             Firing(labels["alertname"], labels.get("model", ""))
         )

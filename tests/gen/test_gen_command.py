@@ -45,8 +45,8 @@ def test_a_missing_an_edited_and_a_forgotten_file_are_stale(rules: Path, capsys:
     edited = rules / "alerts/meta.yaml"
     edited.write_text(edited.read_text().replace("60m", "1m"))
     (rules / "runbooks/cold-start.md").rename(rules / "runbooks/once-a-check.md")
-    told = _stale(capsys)
-    assert set(told[:-1]) == {
+    reported = _stale(capsys)
+    assert set(reported[:-1]) == {
         "rules/README.md: missing",
         "rules/alerts/meta.yaml: differs",
         "rules/runbooks/cold-start.md: missing",
@@ -75,9 +75,9 @@ def test_it_does_not_overwrite_a_page_of_someone_elses(tmp_path: Path, capsys: P
     readme = tmp_path / "README.md"
     readme.write_text("# My project\n")
     assert main(["gen", "--output", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "README.md: would be overwritten" in told
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert "README.md: would be overwritten" in reported
     assert readme.read_text() == "# My project\n"
     assert list(tmp_path.iterdir()) == [readme]
 
@@ -96,9 +96,9 @@ def test_without_a_rules_folder_it_asks_for_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert "--output" in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert "--output" in reported
+    assert reported.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -106,9 +106,9 @@ def test_without_a_rules_folder_it_asks_for_one(
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: Printed, output: str) -> None:
     (tmp_path / "a-file").write_text("")
     assert main(["gen", "--output", str(tmp_path / output)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"diag: {tmp_path / 'a-file'}")
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"diag: {tmp_path / 'a-file'}")
+    assert reported.count("\n") == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; run as another user to see it")

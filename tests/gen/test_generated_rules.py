@@ -115,7 +115,7 @@ def test_a_wrong_symptom_fails_its_test(rules: Path, promtool: Callable, right: 
     assert promtool("test", "rules", rules / "tests/model-queue-dominates.yaml").returncode != 0
 
 
-def test_every_alert_can_be_told_without_recording_rules(tmp_path: Path, promtool: Callable) -> None:
+def test_every_alert_can_be_reported_without_recording_rules(tmp_path: Path, promtool: Callable) -> None:
     rules = [{"record": f"alone:{name}", "expr": alone(rule["expr"])} for name, rule in ALERTS.items()]
     assert not any(metric in rule["expr"] for metric in RECORDED for rule in rules)
     path = tmp_path / "alone.yaml"

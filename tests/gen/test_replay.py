@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.cli.replaying import _asked, _there, known, opened
+from diagnostics.cli.replaying import _requested, _there, known, opened
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import firings
 from diagnostics.gen.example_series import Load, model_load
@@ -49,12 +49,12 @@ class Refusing:
     """A store that answers four hours at most."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[float, float]] = []
+        self.requested: list[tuple[float, float]] = []
 
     def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         if end - start > 4 * 3600:
             raise TooMuch("too much")
-        self.asked.append((start, end))
+        self.requested.append((start, end))
         return QueryResult(series=())
 
 
@@ -83,10 +83,10 @@ class WithoutScrapes(OfTheLastMinute):
         return QueryResult(series=())
 
 
-def test_a_store_that_scraped_nothing_is_replayed_as_asked_and_that_is_said(capsys: Printed) -> None:
+def test_a_store_that_scraped_nothing_is_replayed_as_requested_and_that_is_stated(capsys: Printed) -> None:
     assert known(WithoutScrapes(), 3600.0) == 3600.0  # type: ignore[arg-type]
-    told = capsys.readouterr().err
-    assert told == "diag: the store has no series up: whether it has a history of that time is not known\n"
+    reported = capsys.readouterr().err
+    assert reported == "diag: the store has no series up: whether it has a history of that time is not known\n"
 
 
 def test_a_replay_from_before_1970_and_a_span_without_a_replay_are_one_line(capsys: Printed) -> None:
@@ -101,12 +101,14 @@ def test_the_store_of_a_replay_may_be_named_by_host_and_port_alone() -> None:
     assert {opened(url, SourceOptions()).address.base for url in urls} == {"http://prom:9090"}
 
 
-def test_a_store_that_refuses_a_day_is_asked_for_parts_that_meet_and_do_not_overlap() -> None:
+def test_a_store_that_refuses_a_day_is_requested_parts_that_meet_and_do_not_overlap() -> None:
     store = Refusing()
-    list(_asked(store, "up", 0.0, 2 * 86_400.0, 86_400.0))  # type: ignore[arg-type]
-    assert store.asked[0][0] == 0
-    assert store.asked[-1][1] == 2 * 86_400
-    assert all(start == before + 60 for (_, before), (start, _) in zip(store.asked, store.asked[1:], strict=False))
+    list(_requested(store, "up", 0.0, 2 * 86_400.0, 86_400.0))  # type: ignore[arg-type]
+    assert store.requested[0][0] == 0
+    assert store.requested[-1][1] == 2 * 86_400
+    assert all(
+        start == before + 60 for (_, before), (start, _) in zip(store.requested, store.requested[1:], strict=False)
+    )
 
 
 def _history(now: float) -> Iterator[str]:
@@ -141,20 +143,20 @@ def test_a_real_prometheus_tells_which_alerts_would_have_fired_and_which_cannot_
     assert done.returncode == 0, done.stderr
     with prometheus(tmp_path, [], "http://127.0.0.1:9", []) as store:
         assert main(["gen", "rules", "--replay", store.url, "--since", "3h"]) == 0
-    told = capsys.readouterr().out
-    assert "TritonModelQueueDominates (warning) would have fired 2 times, on 1 subject" in told
+    reported = capsys.readouterr().out
+    assert "TritonModelQueueDominates (warning) would have fired 2 times, on 1 subject" in reported
 
-    assert "more cannot be judged: no series diag_finding\n" in told
-    assert "TritonHostCpuFull cannot be judged: no series nv_cpu_utilization\n" in told
-    assert told.startswith("over the last 3h, evaluated every 1m:\n")
-    assert "TritonRequestsFail (" not in told
-    assert "TritonServersAbsent (" not in told
+    assert "more cannot be judged: no series diag_finding\n" in reported
+    assert "TritonHostCpuFull cannot be judged: no series nv_cpu_utilization\n" in reported
+    assert reported.startswith("over the last 3h, evaluated every 1m:\n")
+    assert "TritonRequestsFail (" not in reported
+    assert "TritonServersAbsent (" not in reported
 
 
 def test_a_store_that_is_not_there_is_one_line(capsys: Printed) -> None:
     assert main(["gen", "rules", "--replay", "http://127.0.0.1:1"]) == 3
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def expressions() -> Iterator[tuple[DashboardSpec, dict[str, Any], str]]:
                 yield board, panel, target["expr"]
 
 
-def asked(expr: str) -> str:
+def requested(expr: str) -> str:
     """Return the expression as Grafana would send it."""
     for name, value in VARIABLES.items():
         expr = expr.replace(name, value)
@@ -166,7 +166,7 @@ def test_every_runbook_that_a_panel_leads_to_exists() -> None:
 
 
 def test_prometheus_parses_every_expression(tmp_path, promtool: Callable) -> None:
-    rules = [{"record": f"panel:{number}", "expr": asked(expr)} for number, (*_, expr) in enumerate(expressions())]
+    rules = [{"record": f"panel:{number}", "expr": requested(expr)} for number, (*_, expr) in enumerate(expressions())]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     done = promtool("check", "rules", str(file))

@@ -93,7 +93,7 @@ def test_one_absurd_count_of_failures_is_no_failing_model(absurd: str):
         for line in odd.body.split(b"\n")
     ]
     found = explanation_of([replace(s, body=b"\n".join(lines)) if s is odd else s for s in scrapes])
-    assert not found.loud
+    assert not found.actionable
 
 
 @pytest.mark.parametrize("absurd", ["+Inf", "Nan", "-Inf", "1e308"])
@@ -111,4 +111,4 @@ def test_a_clock_that_jumps_makes_no_bursts(name: str, seconds: float):
     times = sorted(scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
     jumped = [replace(s, at=s.at + seconds, mono=s.mono + seconds) if s.at > middle else s for s in scrapes]
-    assert "bursty-arrivals" not in {finding.check for finding in explanation_of(jumped).loud}
+    assert "bursty-arrivals" not in {finding.check for finding in explanation_of(jumped).actionable}

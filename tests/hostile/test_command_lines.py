@@ -29,7 +29,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "stated"),
     [
         (["--at", ""], "cannot read the time ''"),
         (["--at", "9999-12-31T23:59:59Z"], "the capture covers 2026-11-27T21:20:37Z to 2026-11-27T21:21:13Z"),
@@ -41,9 +41,9 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (["--no-such-option"], "see diag explain --help"),
     ],
 )
-def test_an_option_that_names_nothing_is_refused(options, said, capsys: pytest.CaptureFixture[str]):
+def test_an_option_that_names_nothing_is_refused(options, stated, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", CAPTURE, *options]) == 2
-    assert said in one_line(capsys)
+    assert stated in one_line(capsys)
 
 
 @pytest.mark.parametrize("arguments", [["explain", ""], ["record"], ["dance"], ["checks", ""]])

@@ -22,7 +22,7 @@ STORE = "prometheus+http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "stated"),
     [
         (["explain", CAPTURE, "--metrics-url", "http://x:8002/metrics"], "--metrics-url: is for servers"),
         (["whatif", CAPTURE, "--rate", "2x", "--timeout", "1s", "--insecure"], "--timeout, --insecure: is for servers"),
@@ -46,14 +46,14 @@ STORE = "prometheus+http://127.0.0.1:1"
     ],
 )
 def test_an_option_that_would_not_be_read_is_refused(
-    command: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], stated: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "rules").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     assert main(command) == 2
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert stated in shown.err
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert not list((tmp_path / "rules").iterdir())
 
@@ -72,7 +72,7 @@ def test_the_events_of_a_recording_count_once(capsys: pytest.CaptureFixture[str]
     assert "holds 'triton-0' at a time when" in capsys.readouterr().err
 
 
-def test_events_of_a_damaged_recording_are_told_as_some_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_events_of_a_damaged_recording_are_reported_as_some_of_them(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     torn = tmp_path / "torn.tar.xz"
     torn.write_bytes(Path(CAPTURE).read_bytes()[:20_000])
     main(["slo", str(torn), "--slo", OBJECTIVES])
@@ -126,7 +126,7 @@ def prometheus() -> Iterator[str]:
         ["slo"],
     ],
 )
-def test_a_program_that_is_not_the_service_is_told_as_one(
+def test_a_program_that_is_not_the_service_is_reported_as_one(
     command: list[str], prometheus: str, capsys: pytest.CaptureFixture[str]
 ):
     assert main([*command, "--url", prometheus]) == 3

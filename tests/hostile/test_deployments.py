@@ -35,7 +35,7 @@ def ensemble(config: dict[str, object]) -> Stage:
 def test_an_ensemble_that_cannot_be_still_has_an_explanation(config: dict[str, object]):
     explanation = SyntheticTriton(models=(SLOW, ensemble(config))).explain()
     assert json.dumps(report(explanation), allow_nan=False)
-    assert {finding.subject.model for finding in explanation.loud} <= {"a"}
+    assert {finding.subject.model for finding in explanation.actionable} <= {"a"}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_an_ensemble_whose_steps_are_lost_has_no_time_between_them(lost: dict[st
     member = Stage("m", rate=40, execution=0.09, config=model_config("m"))
     explanation = SyntheticTriton(models=(member, Stage("e", rate=40, overhead=0.1, config=lost))).explain()
 
-    assert explanation.loud == ()
+    assert explanation.actionable == ()
     assert any("of the ensemble" in spot.why or "has no steps" in spot.why for spot in explanation.blind_spots)
 
 

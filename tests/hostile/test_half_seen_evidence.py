@@ -41,7 +41,7 @@ from tests.builders import (
     view_of,
 )
 from tests.builders_traces import Leg, call, export, exported, trace_id
-from tests.builders_traffic import Did, scrapes_told, told
+from tests.builders_traffic import Did, reported, story_scrapes
 from tests.captures.drops import FORBIDDEN, recordings
 from tests.captures.recorded import explanation_of, scrapes_of
 from tests.captures.variations import HALF_SEEN
@@ -59,8 +59,8 @@ def in_turn_with(factor: float, then: Alter = lambda _, rows: rows) -> Alter:
     """Return an alteration: every second read is answered by a server that has done `factor` times as much."""
 
     def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
-        told = then(number, rows)
-        return {key: row - _times(row, 1 - factor) for key, row in told.items()} if number % 2 else told
+        reported = then(number, rows)
+        return {key: row - _times(row, 1 - factor) for key, row in reported.items()} if number % 2 else reported
 
     return alter
 
@@ -134,28 +134,28 @@ class TestSeveralServersBehindOneAddress:
 
 @pytest.mark.parametrize("signal", [TRAFFIC_RATIO, TRAFFIC_CERTAINTY])
 def test_a_replica_whose_counters_mean_nothing_is_not_one_without_traffic(signal: Signal) -> None:
-    other = scrapes_told({("m", "1"): [Did(requests=40)] * 10}, server="triton-1")
+    other = story_scrapes({("m", "1"): [Did(requests=40)] * 10}, server="triton-1")
     first = {kind: next(s.body for s in other if s.kind is kind) for kind in (BodyKind.METRICS, BodyKind.STATISTICS)}
     swapped = [replace(s, body=first[s.kind]) if int(s.at) % 4 else s for s in other]
-    window = window_of([*scrapes_told({("m", "1"): [Did(requests=40)] * 10}), *swapped])
+    window = window_of([*story_scrapes({("m", "1"): [Did(requests=40)] * 10}), *swapped])
 
     assert signal.read(view_of(window, "m", None)).missing is Missing.RESET
 
 
 class TestFailuresWithoutReasons:
-    def told(self, batching: Mapping[str, object]) -> Outcome:
+    def reported(self, batching: Mapping[str, object]) -> Outcome:
         config = model_config("m", max_batch=8, batching=batching)
         stage = Stage("m", rate=40, execution=0.01, queue=0.09, failing={"REJECTED": 10.0}, config=config)
         return outcome(SyntheticTriton(models=(stage,)).without(BodyKind.METRICS).explain(), "request-failures", "m")
 
     def test_they_may_be_refusals_of_a_queue_that_refuses(self) -> None:
-        found = self.told(TIMED)
+        found = self.reported(TIMED)
 
         assert isinstance(found, Unknown)
         assert found.signal == REJECTED_REQUESTS.name
 
     def test_they_are_the_models_where_no_queue_refuses(self) -> None:
-        assert isinstance(self.told({}), Fires)
+        assert isinstance(self.reported({}), Fires)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ class TestCallsTracedAtAnotherTime:
 
 
 class TestALineBehindTheStage:
-    def told(self, completed: float, behind: float, queue: float = 0.9, failing: float = 0.0) -> Outcome:
+    def reported(self, completed: float, behind: float, queue: float = 0.9, failing: float = 0.0) -> Outcome:
         """Return what is said of a stage that passes 50 a second on, of which fewer leave, after so long behind it."""
         chat = Stage(
             "chat",
@@ -215,7 +215,7 @@ class TestALineBehindTheStage:
 
     def test_what_would_not_wait_here_would_wait_there(self) -> None:
         # A line that lengthens by 6 a second makes requests wait 60 s · 6 ÷ 50 ÷ 2 = 3.6 s at least.
-        found = self.told(completed=44, behind=3.7)
+        found = self.reported(completed=44, behind=3.7)
 
         assert isinstance(found, Quiet)
         assert found.because == WAITS_BEHIND
@@ -228,7 +228,7 @@ class TestALineBehindTheStage:
     def test_a_stage_without_such_a_line_behind_it_is_named(
         self, completed: float, behind: float, queue: float, failing: float
     ) -> None:
-        assert isinstance(self.told(completed, behind, queue, failing), Fires)
+        assert isinstance(self.reported(completed, behind, queue, failing), Fires)
 
 
 def set_back_by(scrape: Scrape, seconds: float) -> Scrape:
@@ -272,7 +272,7 @@ class TestMachineSamplesOutOfOrder:
 class TestWhatWaitedBeforeALoad:
     def share(self, *queues: float) -> float | None:
         steps = [Did(requests=40, queue=queue, anew=number == 5) for number, queue in enumerate(queues)]
-        return LOAD_QUEUE_SHARE.read(view_of(told({("m", "1"): steps}), "m")).value
+        return LOAD_QUEUE_SHARE.read(view_of(reported({("m", "1"): steps}), "m")).value
 
     def test_it_is_not_what_the_load_brought_about(self) -> None:
         # Steady is 0.01; the load falls into the sixth step.
@@ -328,8 +328,8 @@ def test_a_hole_before_failed_reads_is_as_unwatched_as_one_before_good_ones() ->
         models=(Stage("m", rate=10, execution=0.02),), times=times, alter=restarted_at(10), cpu_busy=None
     ).without(BodyKind.METRICS)
     failed = {times[10], times[11]}
-    told = [replace(s, body=None, error="HTTP 503") if s.at - START in failed else s for s in triton.scrapes()]
-    steps = window_of(told).servers["triton-0"].tables[STATISTICS]["m", "1"].steps
+    reported = [replace(s, body=None, error="HTTP 503") if s.at - START in failed else s for s in triton.scrapes()]
+    steps = window_of(reported).servers["triton-0"].tables[STATISTICS]["m", "1"].steps
 
     assert not any(step.opens for step in steps)
 

@@ -181,8 +181,8 @@ def test_a_hostile_name_is_shown_whole_everywhere_and_does_nothing(tmp_path: Pat
     assert not {one.get("model") for one in labels} & {"../../etc/passwd", "..", "a/b", "a\nb"}
     assert incident["subject"]["model"] == HOSTILE
     for bodies in (alerts, hooks):
-        told = [text for body in bodies for text in texts(json.loads(body))]
-        assert any(HOSTILE in text or TAMED in text for text in told)
+        reported = [text for body in bodies for text in texts(json.loads(body))]
+        assert any(HOSTILE in text or TAMED in text for text in reported)
     assert not [body for body in alerts if b"<img" in body]
     assert refused >= len(IMPOSSIBLE)
     assert "Traceback" not in log

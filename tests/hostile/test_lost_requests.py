@@ -13,8 +13,8 @@ from tests.captures.recorded import explanation_of, labels, scrapes_of
 NAME = "cpu-handed-queue-overflow"
 
 
-def loud(scrapes: list[Scrape]) -> set[str]:
-    return {finding.check for finding in explanation_of(scrapes).loud}
+def actionable(scrapes: list[Scrape]) -> set[str]:
+    return {finding.check for finding in explanation_of(scrapes).actionable}
 
 
 def without_model(scrape: Scrape, model: str) -> Scrape:
@@ -30,7 +30,7 @@ def without_model(scrape: Scrape, model: str) -> Scrape:
 
 def test_a_queue_whose_limit_could_not_be_read_is_no_failing_stage_before_it():
     without = [s for s in scrapes_of(NAME) if not (s.kind is BodyKind.CONFIG and s.name == "safety")]
-    assert loud(without) <= labels()[NAME].allowed
+    assert actionable(without) <= labels()[NAME].allowed
 
 
 @pytest.mark.parametrize("model", ["embedder", "llm", "detokenizer"])
@@ -38,4 +38,4 @@ def test_a_model_that_vanishes_in_the_middle_is_no_failing_stage_before_it(model
     scrapes = scrapes_of(NAME)
     times = sorted(s.at for s in scrapes if s.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
-    assert loud([without_model(s, model) if s.at > middle else s for s in scrapes]) <= labels()[NAME].allowed
+    assert actionable([without_model(s, model) if s.at > middle else s for s in scrapes]) <= labels()[NAME].allowed

@@ -38,7 +38,7 @@ def altered(change: Callable[[bytes], bytes]) -> list[Scrape]:
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_name_that_no_model_can_have_is_refused_and_the_cause_is_still_found(name: str):
     found = explained(window_of(altered(lambda body: beside(body, name))))
-    assert found.loud[0].check == "single-instance-serialization"
+    assert found.actionable[0].check == "single-instance-serialization"
     (spot,) = [one for one in found.blind_spots if one.what.startswith("1 entry of")]
     assert "name" in spot.why
     assert json.dumps(report(found)).encode()
@@ -48,7 +48,7 @@ def test_a_name_that_no_model_can_have_is_refused_and_the_cause_is_still_found(n
 @pytest.mark.parametrize("count", NUMBERS, ids=[one[:12] for one in NUMBERS])
 def test_a_number_that_no_counter_has_takes_its_own_entry_away_alone(count: str):
     found = explained(window_of(altered(lambda body: beside(body, count=count))))
-    assert found.loud[0].check == "single-instance-serialization"
+    assert found.actionable[0].check == "single-instance-serialization"
     assert [one for one in found.blind_spots if "'evil'" in one.what]
 
 
@@ -69,7 +69,7 @@ def test_a_line_that_is_no_metric_takes_no_other_away(line: bytes):
         if one.kind is not BodyKind.STATISTICS
     ]
     found = explained(window_of(changed))
-    assert found.loud[0].check == "single-instance-serialization"
+    assert found.actionable[0].check == "single-instance-serialization"
     (spot,) = [one for one in found.blind_spots if one.what.startswith("1 entry of")]
     assert "not a Prometheus metric" in spot.why
 
@@ -105,7 +105,7 @@ def test_a_configuration_that_cannot_be_read_is_named_and_the_cause_is_still_fou
     found = explained(
         window_of(configured(lambda body: body.replace(b'"count": ', b'"count": "x", "_": '), "detokenizer"))
     )
-    assert found.loud[0].check == "single-instance-serialization"
+    assert found.actionable[0].check == "single-instance-serialization"
     assert [one for one in found.blind_spots if one.what.endswith(": 'detokenizer'")]
 
 
@@ -124,7 +124,7 @@ def without(*keys: str) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("keys", [(), ("model_name",), ("input_map",), ("output_map",)], ids=repr)
-def test_an_ensemble_without_its_steps_is_said_to_be_incomplete(keys: Sequence[str]):
+def test_an_ensemble_without_its_steps_is_stated_to_be_incomplete(keys: Sequence[str]):
     found = explained(window_of(configured(without(*keys), "chat")))
     (spot,) = [one for one in found.blind_spots if one.what.endswith(": 'chat'")]
     assert "configuration incomplete" in spot.why

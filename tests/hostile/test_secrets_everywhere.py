@@ -64,7 +64,7 @@ def echo_everything(fake: FakeTriton) -> None:
     fake.api.routes["GET /v2/models/@BARE@/config"] = status(500, b'{"error": "no"}')
 
 
-def told(output: str | bytes) -> list[str]:
+def reported(output: str | bytes) -> list[str]:
     """Return what of an output holds a canary, as it is or in base64."""
     data = output if isinstance(output, bytes) else output.encode("utf-8", "surrogateescape")
     coded = [base64.b64encode(b"x" * shift + CANARY.encode())[4 * bool(shift) : -4] for shift in range(3)]
@@ -112,7 +112,7 @@ def test_no_command_shows_the_secret_of_an_address(
     ):
         assert main(words) in (2, 3), words
         out, err = capsys.readouterr()
-        assert told(out + err) == [], words
+        assert reported(out + err) == [], words
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_no_database_url_shows_its_password(url: str, capsys: pytest.CaptureFixt
     with contextlib.suppress(UsageError):
         made = database_of(loaded.settings.history, read_secret)
         shown_ += made.set(query={}).render_as_string(hide_password=True)
-    assert told(shown_) == []
+    assert reported(shown_) == []
 
 
 def test_an_address_is_shown_without_whatever_may_be_a_secret() -> None:
@@ -162,7 +162,7 @@ def test_credentials_go_to_no_port_that_was_not_named() -> None:
         named, guessed = fake.api.seen, fake.metrics.seen
         assert guessed
         assert {headers.get("Authorization") for _, headers in named} == {f"Bearer {secret('t')}"}
-        assert not [path for path, headers in guessed if told(str(headers))]
+        assert not [path for path, headers in guessed if reported(str(headers))]
         guessed.clear()
         discover(
             f"127.0.0.1:{fake.port}",
@@ -193,12 +193,12 @@ def test_an_echoed_credential_is_in_no_report_and_no_capture(
         if output == "json":
             assert main(["record", *place, "--for", "3s", "-o", str(capture)]) == 0
     out, err = capfdbinary.readouterr()
-    assert told(out + err) == []
+    assert reported(out + err) == []
     if output == "json":
         with tarfile.open(capture) as bodies:
             members = {one.name: bodies.extractfile(one).read() for one in bodies if one.isfile()}  # type: ignore[union-attr]
         assert members
-        assert [name for name, data in members.items() if told(data) or told(name)] == []
+        assert [name for name, data in members.items() if reported(data) or reported(name)] == []
 
 
 def test_a_redirect_takes_no_credential_along_and_shows_none() -> None:
@@ -211,7 +211,7 @@ def test_a_redirect_takes_no_credential_along_and_shows_none() -> None:
         ):
             discover(server.url, options)
         assert other.seen == []
-    assert told(str(failed.value)) == []
+    assert reported(str(failed.value)) == []
 
 
 def test_arguments_are_hidden_from_the_list_of_processes(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_arguments_are_hidden_from_the_list_of_processes(tmp_path: Path) -> None
         try:
             seen = Path(f"/proc/{started.pid}/cmdline")
             until(lambda: b"[REDACTED]" in seen.read_bytes(), 10)
-            assert told(seen.read_bytes()) == []
+            assert reported(seen.read_bytes()) == []
         finally:
             started.kill()
             started.wait()
@@ -288,7 +288,7 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
         with log.open("wb") as opened:
             running = subprocess.Popen(words, env=variables, stdout=opened, stderr=opened)
         try:
-            answers = dict(_asked(running, log))
+            answers = dict(_requested(running, log))
             titles = [Path(f"/proc/{one}/cmdline").read_bytes() for one in _family(running.pid)]
         finally:
             running.send_signal(signal.SIGTERM)
@@ -296,20 +296,20 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
     outputs = {"--check-config": checked.stdout + checked.stderr, "log": log.read_bytes(), **answers}
     outputs |= dict(kept(tmp_path / "data")) | {f"title {number}": one for number, one in enumerate(titles)}
     assert b"REDACTED" in b"".join(outputs.values())
-    assert {name: told(data) for name, data in outputs.items() if told(data)} == {}
+    assert {name: reported(data) for name, data in outputs.items() if reported(data)} == {}
 
 
-def _asked(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[str, bytes]]:
+def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[str, bytes]]:
     """Yield what the service answers on each of its paths, once it has judged."""
     until(lambda: b"listening on" in log.read_bytes() or running.poll() is not None, 60)
     port = log.read_text().partition("listening on 127.0.0.1:")[2].partition('"')[0]
     pool = urllib3.PoolManager(retries=False, timeout=10, headers={"Authorization": f"Bearer {secret('w')}"})
 
-    def asked(path: str) -> bytes:
+    def requested(path: str) -> bytes:
         return pool.request("GET", f"http://127.0.0.1:{port}{path}").data
 
-    until(lambda: json.loads(asked("/api/v1/state"))["deployments"], 60)
-    name = json.loads(asked("/api/v1/state"))["deployments"][0]["name"]
+    until(lambda: json.loads(requested("/api/v1/state"))["deployments"], 60)
+    name = json.loads(requested("/api/v1/state"))["deployments"][0]["name"]
     explained = f"/api/v1/deployments/{name}/explanation"
     for path in (
         "/",
@@ -328,7 +328,7 @@ def _asked(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[str, b
         f"{explained}?output=text",
         f"/api/v1/explain?deployment={name}",
     ):
-        yield path, asked(path)
+        yield path, requested(path)
     pool.clear()
 
 

@@ -28,10 +28,10 @@ def other_server(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
 def test_two_servers_behind_one_address_are_not_read_as_one_that_restarts():
     explanation = SyntheticTriton(models=(STAGE,), alter=other_server).explain()
     assert explanation.verdict is Verdict.INSUFFICIENT_DATA
-    assert not explanation.loud
+    assert not explanation.actionable
 
 
-def test_two_servers_behind_one_address_are_said_to_have_been_reset():
+def test_two_servers_behind_one_address_are_stated_to_have_been_reset():
     window = SyntheticTriton(models=(STAGE,), alter=other_server).window()
     assert WindowEvidence(window).read(QUEUE_SECONDS, on("m")).missing is Missing.RESET
 
@@ -59,7 +59,7 @@ def test_a_clock_set_back_in_the_middle_changes_no_figure(seconds: float):
 @pytest.mark.parametrize("name", ["gpu-handed-healthy", "gpu-handed-batch-window-long", "gpu-handed-queue-overflow"])
 def test_a_clock_set_back_in_the_middle_invents_no_cause(name: str):
     found = explanation_of(second_half_earlier(list(scrapes_of(name)), 3600.0))
-    assert {finding.check for finding in found.loud} <= labels()[name].allowed
+    assert {finding.check for finding in found.actionable} <= labels()[name].allowed
 
 
 def test_statistics_whose_clock_stands_still_are_no_reason_to_blame_clients():

@@ -91,7 +91,7 @@ class Scene:
     def _calls(self) -> Iterator[str]:
         for client in self.clients:
             for number in range(round(client["rate"] * self.seconds)):
-                ms = told_at(client["seconds"], number) * 1e3
+                ms = reported_at(client["seconds"], number) * 1e3
                 yield json.dumps({"t": START + number / client["rate"], "model": client["model"], "ms": ms, "ok": True})
 
     def _traced(self) -> Iterator[list[dict[str, object]]]:
@@ -105,7 +105,7 @@ class Scene:
                     yield call(identity, legs[0], at, front=front)
 
 
-def told_at(value: float | Sequence[float], number: int) -> float:
+def reported_at(value: float | Sequence[float], number: int) -> float:
     """Return a number that is told once, or one of those that come in turn."""
     return value if isinstance(value, int | float) else value[number % len(value)]
 
@@ -119,7 +119,7 @@ def engine_lines(models: Sequence[Told], number: int) -> Iterator[str]:
         for key, value in says.items():
             family, label, kind = GAUGES[key]
             labels = f'model="{model["name"]}",version="{model.get("version", "1")}",{label}="{kind}"'
-            yield f"{family}{{{labels}}} {told_at(value, number):g}"
+            yield f"{family}{{{labels}}} {reported_at(value, number):g}"
 
 
 def _leg(stage: Told) -> Leg:

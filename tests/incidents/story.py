@@ -71,17 +71,17 @@ def stories() -> list[Story]:
     return [story_of(path.stem, tomllib.loads(path.read_text())) for path in sorted(FOLDER.glob("*.toml"))]
 
 
-def story_of(name: str, told: Mapping[str, Any]) -> Story:
+def story_of(name: str, reported: Mapping[str, Any]) -> Story:
     """Return one story; a key that nothing reads is an error."""
-    _only(told, _TOP, name)
-    expect = told["expect"]
+    _only(reported, _TOP, name)
+    expect = reported["expect"]
     _only(expect, _EXPECT, f"{name} [expect]")
     return Story(
         name=name,
-        title=told["title"],
-        source=told["source"],
-        status=told["status"],
-        scene=_scene(told, name),
+        title=reported["title"],
+        source=reported["source"],
+        status=reported["status"],
+        scene=_scene(reported, name),
         cause=_listed(expect, "cause"),
         model=expect.get("model"),
         never=_listed(expect, "never"),
@@ -102,29 +102,31 @@ def _listed(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _scene(told: Mapping[str, Any], name: str) -> Scene:
-    server = told.get("server", {})
+def _scene(reported: Mapping[str, Any], name: str) -> Scene:
+    server = reported.get("server", {})
     _only(server, _SERVER, f"{name} [server]")
     return Scene(
-        triton=_triton(told, name),
+        triton=_triton(reported, name),
         reads=server.get("reads", 13),
-        siblings={replica["name"]: _triton(_differing(told, replica), name) for replica in told.get("replica", ())},
+        siblings={
+            replica["name"]: _triton(_differing(reported, replica), name) for replica in reported.get("replica", ())
+        },
         host=server.get("host", {}),
-        index=told.get("index", ()),
-        clients=told.get("client", ()),
-        traces=told.get("trace", ()),
+        index=reported.get("index", ()),
+        clients=reported.get("client", ()),
+        traces=reported.get("trace", ()),
     )
 
 
-def _differing(told: Mapping[str, Any], replica: Mapping[str, Any]) -> Mapping[str, Any]:
+def _differing(reported: Mapping[str, Any], replica: Mapping[str, Any]) -> Mapping[str, Any]:
     changes = replica.get("models", {})
-    return {**told, "model": [{**model, **changes.get(model["name"], {})} for model in told.get("model", ())]}
+    return {**reported, "model": [{**model, **changes.get(model["name"], {})} for model in reported.get("model", ())]}
 
 
-def _triton(told: Mapping[str, Any], name: str) -> SyntheticTriton:
-    server = told.get("server", {})
-    models = told.get("model", ())
-    stages = [_stage(model, name) for model in models] + [_ensemble(one) for one in told.get("ensemble", ())]
+def _triton(reported: Mapping[str, Any], name: str) -> SyntheticTriton:
+    server = reported.get("server", {})
+    models = reported.get("model", ())
+    stages = [_stage(model, name) for model in models] + [_ensemble(one) for one in reported.get("ensemble", ())]
     triton = SyntheticTriton(
         models=tuple(stages),
         cpu_busy=None if "host" in server else server.get("cpu_busy"),
@@ -167,15 +169,15 @@ def _config(model: Mapping[str, Any]) -> dict[str, object]:
     )
 
 
-def _ensemble(told: Mapping[str, Any]) -> Stage:
-    name, members = told["name"], told["members"]
+def _ensemble(reported: Mapping[str, Any]) -> Stage:
+    name, members = reported["name"], reported["members"]
     at_once = ((model, ("t0",), (f"t{i + 1}",)) for i, model in enumerate(members))
     return Stage(
         name,
-        rate=told["rate"],
-        overhead=told["seconds"],
-        failing=told.get("failing", {}),
-        config=ensemble_config(name, *at_once) if told.get("parallel") else chain(name, *members),
+        rate=reported["rate"],
+        overhead=reported["seconds"],
+        failing=reported.get("failing", {}),
+        config=ensemble_config(name, *at_once) if reported.get("parallel") else chain(name, *members),
     )
 
 

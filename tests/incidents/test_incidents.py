@@ -23,17 +23,17 @@ ANYTHING = "any"
 @each_story
 def test_the_cause_is_named_and_no_other(story: Story) -> None:
     explanation = explained(window_of(story.scene.scrapes()))
-    loud = explanation.loud
+    actionable = explanation.actionable
 
     if story.cause:
-        assert loud, (explanation.verdict, explanation.reason)
-        assert loud[0].check in story.cause
-        assert story.model in (None, loud[0].subject.model)
-    assert not {finding.check for finding in loud} & set(story.never)
-    assert not loud or ANYTHING not in story.never, loud[0].summary
+        assert actionable, (explanation.verdict, explanation.reason)
+        assert actionable[0].check in story.cause
+        assert story.model in (None, actionable[0].subject.model)
+    assert not {finding.check for finding in actionable} & set(story.never)
+    assert not actionable or ANYTHING not in story.never, actionable[0].summary
     assert not story.verdicts or explanation.verdict in story.verdicts, explanation.reason
     assert explanation.verdict not in story.never_verdicts
-    assert set(story.noted) <= {finding.check for finding in explanation.findings} - {f.check for f in loud}
+    assert set(story.noted) <= {finding.check for finding in explanation.findings} - {f.check for f in actionable}
 
 
 @pytest.mark.parametrize("story", [story for story in STORIES if story.readings], ids=lambda story: story.name)
@@ -58,6 +58,6 @@ def test_a_story_names_its_source_and_claims_no_more_than_it_is_sure_of(story: S
 
 
 def test_a_misspelled_key_is_refused() -> None:
-    told = {"title": "T.", "source": "https://a", "status": "S", "expect": {"never": "any"}, "modle": []}
+    reported = {"title": "T.", "source": "https://a", "status": "S", "expect": {"never": "any"}, "modle": []}
     with pytest.raises(ValueError, match="modle"):
-        story_of("typo", told)
+        story_of("typo", reported)

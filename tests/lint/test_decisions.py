@@ -18,7 +18,7 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _told(report: LintReport) -> list[tuple[str, str]]:
+def _reported(report: LintReport) -> list[tuple[str, str]]:
     return [(problem.rule, str(problem.place)) for problem in report.problems]
 
 
@@ -38,27 +38,27 @@ def _linted(config: str, settings: LintSettings | None = None) -> LintReport:
 def test_a_waiver_with_a_reason_waives_on_its_line_or_the_next_that_says_something(config: str) -> None:
     report = _linted(config)
 
-    assert RULE not in dict(_told(report))
+    assert RULE not in dict(_reported(report))
     assert [(one.problem.rule, one.reason, one.in_source) for one in report.waived] == [(RULE, "as agreed", True)]
 
 
-def test_a_waiver_without_a_reason_waives_nothing_and_is_told() -> None:
+def test_a_waiver_without_a_reason_waives_nothing_and_is_reported() -> None:
     report = _linted("max_batch_size: 4  # diag: ignore[no-warm-up]")
 
-    assert _told(report) == [
+    assert _reported(report) == [
         (RULE, "models/a/config.pbtxt:1:1"),
         ("waiver-without-reason", "models/a/config.pbtxt:1:20"),
     ]
 
 
-def test_a_waiver_for_another_line_or_another_rule_is_unused_and_told() -> None:
+def test_a_waiver_for_another_line_or_another_rule_is_unused_and_reported() -> None:
     report = _linted("# diag: ignore[no-warm-up] x\nname: 'a'\nmax_batch_size: 4 # diag: ignore[no-rule] x")
 
-    assert [rule for rule, _ in _told(report)] == ["waiver-unused", RULE, "waiver-unused"]
+    assert [rule for rule, _ in _reported(report)] == ["waiver-unused", RULE, "waiver-unused"]
 
 
-def test_a_waiver_of_a_rule_that_was_not_asked_is_not_called_unused() -> None:
-    assert _told(_linted("name: 'a' # diag: ignore[broken-text-format] x")) == []
+def test_a_waiver_of_a_rule_that_was_not_requested_is_not_called_unused() -> None:
+    assert _reported(_linted("name: 'a' # diag: ignore[broken-text-format] x")) == []
 
 
 def _settings(text: str, name: str = ".diag-lint.toml") -> LintSettings:
@@ -77,13 +77,13 @@ def test_settings_change_severities_and_disable_rules_with_a_reason() -> None:
     assert [(one.reason, one.in_source) for one in report.waived] == [("loaded before traffic", False)]
 
 
-def test_settings_for_paths_win_and_are_told_from_the_folder_of_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_for_paths_win_and_are_reported_from_the_folder_of_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
     write(Path(), model("a") | model("b"))
     text = '[[paths]]\npath = "models/a/*"\n[paths.rules.no-warm-up]\ndisable = "an experiment"'
     settings = settings_of(write(Path.cwd(), {".diag-lint.toml": text}) / ".diag-lint.toml")
     monkeypatch.chdir("models")
 
-    assert _told(lint([Path()], settings, RULES)) == [(RULE, "b/config.pbtxt:3:1")]
+    assert _reported(lint([Path()], settings, RULES)) == [(RULE, "b/config.pbtxt:3:1")]
 
 
 def test_settings_know_what_only_the_team_can_know() -> None:

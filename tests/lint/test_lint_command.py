@@ -34,8 +34,10 @@ def _report() -> LintReport:
 
 
 def test_text_is_a_line_a_problem_and_a_line_of_sums() -> None:
-    told = "models/a/config.pbtxt:3:1: warning: a batches [no-warm-up]\n    do not\n1 warning in 2 models; 1 waived\n"
-    assert lint_text(_report()) == told
+    reported = (
+        "models/a/config.pbtxt:3:1: warning: a batches [no-warm-up]\n    do not\n1 warning in 2 models; 1 waived\n"
+    )
+    assert lint_text(_report()) == reported
 
 
 def test_text_cannot_be_made_to_move_the_cursor() -> None:
@@ -45,13 +47,13 @@ def test_text_cannot_be_made_to_move_the_cursor() -> None:
 
 
 def test_json_meets_its_schema_and_holds_place_fix_and_reason() -> None:
-    told = lint_report(_report())
+    reported = lint_report(_report())
 
-    jsonschema.validate(told, json.loads(lint_schema()))
-    (problem,) = told["problems"]
+    jsonschema.validate(reported, json.loads(lint_schema()))
+    (problem,) = reported["problems"]
     assert (problem["path"], problem["line"], problem["column"]) == ("models/a/config.pbtxt", 3, 1)
     assert problem["fix"] == {"model": "a", "settings": [{"path": "max_batch_size", "value": 0}]}
-    assert [(one["path"], one["reason"], one["by"]) for one in told["waived"]] == [
+    assert [(one["path"], one["reason"], one["by"]) for one in reported["waived"]] == [
         ("models/b/config.pbtxt", "as agreed", "comment")
     ]
 
@@ -60,16 +62,16 @@ def test_sarif_names_rule_level_and_place_and_suppresses_what_is_waived() -> Non
     log = lint_sarif(_report())
 
     (run,) = log["runs"]
-    told, waived = run["results"]
+    reported, waived = run["results"]
     assert log["version"] == "2.1.0"
     assert run["columnKind"] == "unicodeCodePoints"
-    assert run["tool"]["driver"]["rules"][told["ruleIndex"]]["id"] == told["ruleId"] == RULE
-    assert told["level"] == "warning"
-    assert told["locations"][0]["physicalLocation"] == {
+    assert run["tool"]["driver"]["rules"][reported["ruleIndex"]]["id"] == reported["ruleId"] == RULE
+    assert reported["level"] == "warning"
+    assert reported["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "models/a/config.pbtxt"},
         "region": {"startLine": 3, "startColumn": 1},
     }
-    assert "suppressions" not in told
+    assert "suppressions" not in reported
     assert waived["suppressions"] == [{"kind": "inSource", "justification": "as agreed"}]
 
 
@@ -137,11 +139,11 @@ def test_fixes_that_contradict_each_other_are_not_all_in_the_patch(
 def _setting(value: int) -> object:
     from diagnostics.tuning.changes import ConfigChange, Setting
 
-    def told(see):  # type: ignore[no-untyped-def]
+    def reported(see):  # type: ignore[no-untyped-def]
         fix = ConfigChange(model=see.model.name, settings=(Setting(path="max_batch_size", value=value),))
         yield see.problem("x", at=see.config.at("max_batch_size"), fix=fix)
 
-    return told
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -197,14 +199,14 @@ def test_the_rules_are_listed_by_question_within_80_columns_and_each_has_a_page(
 
 
 @pytest.mark.parametrize("output", ["text", "json", "sarif"])
-def test_names_that_are_no_text_can_be_told(output: str, capsys: Printed) -> None:
+def test_names_that_are_no_text_can_be_reported(output: str, capsys: Printed) -> None:
     folder = Path(os.fsdecode(b"odd/\xff\n"))
     folder.mkdir(parents=True)
     (folder / "config.pbtxt").write_text("max_batch_size: 4")
 
     assert main(["lint", "odd", "--output", output, "--fail-on", "warning"]) == 1
-    told = capsys.readouterr().out
-    assert json.loads(told) if output != "text" else len(told.splitlines()) == 3
+    reported = capsys.readouterr().out
+    assert json.loads(reported) if output != "text" else len(reported.splitlines()) == 3
     assert main(["lint", "odd", "--fix"]) == 0
     assert "its path cannot stand in a patch" in capsys.readouterr().err
 
@@ -220,14 +222,14 @@ def test_a_patch_of_a_file_with_a_byte_order_mark_and_carriage_returns_applies(c
     assert path.read_bytes() == "\ufeffmax_batch_size: 0\r\nname: 'a'\r\n".encode()
 
 
-def test_what_is_told_beside_a_patch_cannot_move_the_cursor_either(capsys: Printed) -> None:
+def test_what_is_reported_beside_a_patch_cannot_move_the_cursor_either(capsys: Printed) -> None:
     write(Path(), {"models/\x1b[2J/config.pbtxt": "max_batch_size: 4"})
 
     main(["lint", "models", "--fix"])
 
-    told = capsys.readouterr().err
-    assert "cannot stand in a patch" in told
-    assert "\x1b" not in told
+    reported = capsys.readouterr().err
+    assert "cannot stand in a patch" in reported
+    assert "\x1b" not in reported
 
 
 def test_a_file_that_is_named_and_cannot_be_read_says_why(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:

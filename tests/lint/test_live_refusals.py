@@ -35,18 +35,18 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonLau
         yield server, repository
 
 
-def test_what_is_said_not_to_load_is_refused_by_the_server(triton: tuple[TritonLauncher, Path]) -> None:
+def test_what_is_stated_not_to_load_is_refused_by_the_server(triton: tuple[TritonLauncher, Path]) -> None:
     server, repository = triton
-    said = {
+    stated = {
         f"{rule.id}: {case.title}": (case, {Path(one.place.path).parts[-2] for one in _errors(rule, case, repository)})
         for rule in catalogue().values()
         for case in rule.cases
     }
-    told = {title: (case, names) for title, (case, names) in said.items() if names}
-    taken = {title: _taken(server, case, names, repository) for title, (case, names) in told.items()}
+    reported = {title: (case, names) for title, (case, names) in stated.items() if names}
+    taken = {title: _taken(server, case, names, repository) for title, (case, names) in reported.items()}
 
     assert {title: names for title, names in taken.items() if names} == {}
-    assert len({title.partition(":")[0] for title in told}) > 10
+    assert len({title.partition(":")[0] for title in reported}) > 10
     assert _taken(server, _WHOLE, {"whole"}, repository) == {"whole"}
 
 

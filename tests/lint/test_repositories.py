@@ -29,8 +29,8 @@ def _block(text: str) -> ConfigMessage:
     return ConfigMessage(file=TextFile(path="config.pbtxt", text=text), message=parse(text))
 
 
-def _asked(*paths: str) -> dict[str, list[str]]:
-    return {one.shown: sorted(one.asked) for one in read_project(map(Path, paths)).repositories}
+def _requested(*paths: str) -> dict[str, list[str]]:
+    return {one.shown: sorted(one.requested) for one in read_project(map(Path, paths)).repositories}
 
 
 def test_repositories_are_found_at_any_depth_and_not_inside_models(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_repositories_are_found_at_any_depth_and_not_inside_models(tmp_path: Pat
         {**model("a"), "deep/er/b/config.pbtxt": "", "models/a/1/x/config.pbtxt": "", ".git/c/config.pbtxt": ""},
     )
 
-    assert _asked(".") == {"deep/er": ["b"], "models": ["a"]}
+    assert _requested(".") == {"deep/er": ["b"], "models": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_repositories_are_found_at_any_depth_and_not_inside_models(tmp_path: Pat
         ("models/b", "../a", "../a/config.pbtxt:3:1"),
     ],
 )
-def test_a_model_named_alone_is_told_of_alone_and_knows_its_neighbours(
+def test_a_model_named_alone_is_reported_of_alone_and_knows_its_neighbours(
     inside: str, path: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, model("a") | model("b"))
@@ -80,7 +80,7 @@ def test_links_in_a_circle_end_and_a_link_to_a_model_is_a_model(tmp_path: Path) 
 
     project = read_project([Path()])
 
-    assert [(one.shown, sorted(one.asked)) for one in project.repositories] == [("models", ["a", "b"])]
+    assert [(one.shown, sorted(one.requested)) for one in project.repositories] == [("models", ["a", "b"])]
     assert [trouble.place.path for trouble in project.troubles] == ["models/up", "x/y/x"]
 
 
@@ -98,9 +98,9 @@ def test_what_cannot_be_read_is_one_line_each_and_the_rest_is_linted(tmp_path: P
 
     report = lint([Path()], rules=rules)
 
-    told = {problem.place.path: problem.severity.value for problem in report.problems}
+    reported = {problem.place.path: problem.severity.value for problem in report.problems}
     configurations = {f"models/{name}/config.pbtxt": "error" for name in "bcde"}
-    assert told == {"models/a/config.pbtxt": "warning", **configurations, "g.yaml": "info"}
+    assert reported == {"models/a/config.pbtxt": "warning", **configurations, "g.yaml": "info"}
     assert (report.models, report.unread, len(report.problems)) == (5, 4, 6)
 
 
@@ -217,7 +217,7 @@ def test_links_to_themselves_hide_nothing_beside_them(tmp_path: Path) -> None:
 
     project = read_project([Path()])
 
-    assert [(one.shown, sorted(one.asked)) for one in project.repositories] == [
+    assert [(one.shown, sorted(one.requested)) for one in project.repositories] == [
         ("models", ["a"]),
         ("x/models", ["a", "b"]),
     ]

@@ -18,7 +18,7 @@ _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 each_rule = pytest.mark.parametrize("found", [pytest.param(found, id=found.id) for found in RULES])
 
 
-def told(found: RegisteredRule, case: RuleCase) -> tuple[LintProblem, ...]:
+def reported(found: RegisteredRule, case: RuleCase) -> tuple[LintProblem, ...]:
     report = lint([Path(path) for path in case.paths], case.settings, {found.id: found})
     assert not report.failures
     return report.problems
@@ -57,23 +57,23 @@ def test_each_limit_of_a_rule_has_a_reason(found: RegisteredRule) -> None:
 
 @each_rule
 def test_a_rule_says_of_each_case_what_it_states(found: RegisteredRule, written: Iterator[RuleCase]) -> None:
-    said = {case.title: told(found, case) for case in written}
+    stated = {case.title: reported(found, case) for case in written}
 
-    assert {title: tuple(str(problem.place) for problem in problems) for title, problems in said.items()} == {
+    assert {title: tuple(str(problem.place) for problem in problems) for title, problems in stated.items()} == {
         case.title: case.places for case in found.cases
     }
-    assert len(said) == len(found.cases)
-    assert all(problem.rule == found.id and problem.message for problems in said.values() for problem in problems)
+    assert len(stated) == len(found.cases)
+    assert all(problem.rule == found.id and problem.message for problems in stated.values() for problem in problems)
 
 
 @each_rule
-def test_fixes_mend_what_they_are_told_for(found: RegisteredRule, written: Iterator[RuleCase]) -> None:
+def test_fixes_mend_what_they_are_reported_for(found: RegisteredRule, written: Iterator[RuleCase]) -> None:
     for case in written:
         mended = set()
-        for problem in told(found, case) if case.places else ():
+        for problem in reported(found, case) if case.places else ():
             if problem.fix:
                 path = Path(problem.place.path)
                 path.write_text(edited(path.read_text(), problem.fix, problem.place.path))
                 mended.add(str(problem.place))
 
-        assert not mended or not mended & {str(problem.place) for problem in told(found, case)}, case.title
+        assert not mended or not mended & {str(problem.place) for problem in reported(found, case)}, case.title

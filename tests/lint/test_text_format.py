@@ -62,23 +62,23 @@ def _of_text(problem: LintProblem) -> bool:
     return problem.severity is LintSeverity.ERROR or problem.rule == "unknown-field"
 
 
-def _told(folder: Path, texts: list[str]) -> dict[int, bool]:
+def _reported(folder: Path, texts: list[str]) -> dict[int, bool]:
     for number, text in enumerate(texts):
         model = folder / "models" / f"m{number}"
         model.mkdir(parents=True)
         (model / "config.pbtxt").write_text(text, "utf-8", newline="")
     report = lint([folder / "models"], rules={name: catalogue()[name] for name in RULES})
     assert not report.failures
-    told = {int(Path(one.place.path).parts[-2][1:]) for one in report.problems if _of_text(one)}
-    return {number: number in told for number in range(len(texts))}
+    reported = {int(Path(one.place.path).parts[-2][1:]) for one in report.problems if _of_text(one)}
+    return {number: number in reported for number in range(len(texts))}
 
 
-def test_it_is_told_of_every_text_that_protobuf_refuses_and_of_no_other(tmp_path: Path) -> None:
+def test_it_is_reported_of_every_text_that_protobuf_refuses_and_of_no_other(tmp_path: Path) -> None:
     texts = [*sorted(WRITTEN), *ODD]
 
-    told = _told(tmp_path, texts)
+    reported = _reported(tmp_path, texts)
 
-    assert {texts[number]: said for number, said in told.items()} == {text: _refused(text) for text in texts}
+    assert {texts[number]: stated for number, stated in reported.items()} == {text: _refused(text) for text in texts}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_what_cannot_be_read_is_one_short_line_and_its_neighbour_is_linted(body:
 
     report = lint([tmp_path])
 
-    told = {Path(one.place.path).parent.name: one for one in report.problems}
-    assert sorted(told) == ["bad", "good"]
+    reported = {Path(one.place.path).parent.name: one for one in report.problems}
+    assert sorted(reported) == ["bad", "good"]
     assert len(report.problems) == 2
-    assert len(told["bad"].message) < 200
+    assert len(reported["bad"].message) < 200
     assert not report.failures

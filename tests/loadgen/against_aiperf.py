@@ -66,7 +66,7 @@ class Run:
         """Print what both measured at one load, and return whether its latencies are within the tolerance."""
         pairs = [self.pair(load, ours_first=number % 2 == 0) for number in range(rounds)]
         for ours, theirs in pairs:
-            print(f"{load[0]} {load[1]:g}  " + "  ".join(told(name, ours[name], theirs[name]) for name in ours))
+            print(f"{load[0]} {load[1]:g}  " + "  ".join(reported(name, ours[name], theirs[name]) for name in ours))
         apart = {name: statistics.median(ours[name] / theirs[name] - 1 for ours, theirs in pairs) for name in COMPARED}
         within = all(abs(each) <= TOLERANCE for each in apart.values())
         print("  middle: " + ", ".join(f"{name} {each:+.1%}" for name, each in apart.items()), end="")
@@ -117,7 +117,7 @@ def at_once(measured: Measured) -> Measured:
     return {**measured, "out": measured["throughput"] * measured["mean"]}
 
 
-def told(name: str, ours: float, theirs: float) -> str:
+def reported(name: str, ours: float, theirs: float) -> str:
     return f"{name} {ours:.4g} against {theirs:.4g} ({ours / theirs - 1:+.1%})"
 
 

@@ -80,7 +80,7 @@ def test_an_answer_without_end_is_given_up_at_its_bound(monkeypatch: pytest.Monk
     assert "it is larger than 1 MiB" in reply.error
 
 
-def test_a_redirect_is_told_and_not_followed() -> None:
+def test_a_redirect_is_reported_and_not_followed() -> None:
     with FakeTriton().running() as server:
         reply = with_transport(server.url, HTTP, lambda transport: transport.ask(0), model="moved")
     assert (reply.ok, reply.code) == (False, 307)
@@ -88,7 +88,7 @@ def test_a_redirect_is_told_and_not_followed() -> None:
     assert not server.bodies
 
 
-def test_who_is_not_there_is_told_in_plain_words() -> None:
+def test_who_is_not_there_is_reported_in_plain_words() -> None:
     reply, alive = with_transport("http://127.0.0.1:9", HTTP, _asked_and_alive)
     assert (reply.code, alive) == (0, False)
     assert reply.error == "connection refused"
@@ -101,14 +101,14 @@ async def _asked_and_alive(transport: Transport) -> tuple[Reply, bool]:
     return await transport.ask(0), await transport.alive()
 
 
-@pytest.mark.parametrize(("model", "said"), [(None, "no model is ready"), ("llm", "'llm' that is ready")])
-def test_a_model_that_is_not_ready_is_told_with_its_state(model: str | None, said: str) -> None:
+@pytest.mark.parametrize(("model", "stated"), [(None, "no model is ready"), ("llm", "'llm' that is ready")])
+def test_a_model_that_is_not_ready_is_reported_with_its_state(model: str | None, stated: str) -> None:
     with (
         FakeTriton(state="LOADING", config={}).running() as server,
         pytest.raises(DiagError) as raised,
     ):
         configuration(endpoint_of(server.url, HTTP), SourceOptions(), model)
-    assert said in str(raised.value)
+    assert stated in str(raised.value)
     assert "llm is LOADING" in str(raised.value)
 
 

@@ -95,10 +95,10 @@ def test_who_ends_a_test_during_a_diagnosis_keeps_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("explained", "said"), [(False, "not explained within 20 s"), (True, "not proven within 20 s")]
+    ("explained", "stated"), [(False, "not explained within 20 s"), (True, "not proven within 20 s")]
 )
 def test_a_cause_that_is_not_proven_in_time_is_none(
-    monkeypatch: pytest.MonkeyPatch, *, explained: bool, said: str
+    monkeypatch: pytest.MonkeyPatch, *, explained: bool, stated: str
 ) -> None:
     def late(_: Any, __: str, tell: Callable[[Any], None]) -> None:
         if explained:
@@ -110,7 +110,7 @@ def test_a_cause_that_is_not_proven_in_time_is_none(
     watcher = object.__new__(watching.Watcher)
     monkeypatch.setattr(watcher, "_explained", late)
     found = watcher._bounded([], "m")
-    assert (found.cause, said in found.text) == ("", True)
+    assert (found.cause, stated in found.text) == ("", True)
     monkeypatch.setattr(watcher, "_explained", lambda *_: 1 / 0)
     assert "ZeroDivisionError" in watcher._bounded([], "m").text
 

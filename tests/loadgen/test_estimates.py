@@ -121,7 +121,7 @@ def test_the_knee_of_a_closed_loop_is_where_its_bottleneck_is_full() -> None:
     assert (found.load, found.low, found.high, found.below, found.above) == (4, 4, 4, False, False)
 
 
-def test_a_knee_beyond_the_loads_is_told_as_such() -> None:
+def test_a_knee_beyond_the_loads_is_reported_as_such() -> None:
     rising = {n: [0.1] * 2 for n in (1, 2, 4)}
     falling = {n: [0.1 * n] * 2 for n in (1, 2, 4)}
     assert knee(curve(rising).points).above  # type: ignore[union-attr]
@@ -180,7 +180,7 @@ def test_one_block_a_load_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "stated"),
     [
         ({"max_tokens": 8}, "max_tokens: unknown against 8"),
         ({"streaming": True}, "responses: whole against one by one"),
@@ -190,10 +190,10 @@ def test_one_block_a_load_decides_nothing() -> None:
         ({"text": False}, "kind: prompts against tensors"),
     ],
 )
-def test_what_was_not_asked_alike_is_not_compared(changed: dict[str, object], said: str) -> None:
+def test_what_was_not_asked_alike_is_not_compared(changed: dict[str, object], stated: str) -> None:
     one, other = curve(SATURATING), curve(SATURATING, workload=workload(**changed))
     assert unmatched(report(one), report(one)) == ()
-    assert said in "; ".join(unmatched(report(one), report(other)))
+    assert stated in "; ".join(unmatched(report(one), report(other)))
 
 
 def test_answers_of_other_lengths_are_not_compared() -> None:
@@ -223,7 +223,7 @@ def test_a_cause_is_named_where_most_blocks_have_it() -> None:
     assert LoadPoint(load=1, blocks=(block(1, 1),)).diagnosed() == (None, 0)
 
 
-def test_what_limits_the_numbers_is_told() -> None:
+def test_what_limits_the_numbers_is_reported() -> None:
     sent = workload(max_tokens=24, asked=("max_tokens", "greedy"), streaming=True)
     points = [
         LoadPoint(load=1, blocks=(block(1, 1, client_busy=0.1, late_p99=0.01, fewest_tokens=20, most_tokens=24),)),
@@ -239,18 +239,18 @@ def test_what_limits_the_numbers_is_told() -> None:
     assert not list(notes_of(workload(), points[:0]))
 
 
-def test_what_a_measured_time_is_too_short_for_is_told() -> None:
-    def told(rate: float = 1.0, *, closed: bool = True, warm_up: float = 2.0, **changed: object) -> str:
+def test_what_a_measured_time_is_too_short_for_is_reported() -> None:
+    def reported(rate: float = 1.0, *, closed: bool = True, warm_up: float = 2.0, **changed: object) -> str:
         points = [LoadPoint(load=4, blocks=(block(rate, 1, **changed),))]
         return " ".join(notes_of(workload(), points, closed=closed, warm_up=warm_up))
 
-    assert "no request began in a measured time at 4" in told(requests=0)
-    assert told(requests=0, error="full") == "requests failed at 4, most of them with: full"
-    assert "p99 is the longest of a block's requests at 4" in told(requests=99)
-    assert not told(requests=100)
-    assert not told(17.0, requests=200, closed=False)
-    assert "answers fell behind the requests at 4" in told(15.0, requests=200, closed=False)
-    assert not told(15.0, requests=200, closed=True)
-    assert "an answer takes longer than the warm-up at 4" in told(warm_up=0.5)
-    assert "takes longer than the warm-up" not in told(15.0, requests=200, closed=False, warm_up=0.5)
-    assert "requests failed at 4, most of them with: full" in told(failed=1, error="full")
+    assert "no request began in a measured time at 4" in reported(requests=0)
+    assert reported(requests=0, error="full") == "requests failed at 4, most of them with: full"
+    assert "p99 is the longest of a block's requests at 4" in reported(requests=99)
+    assert not reported(requests=100)
+    assert not reported(17.0, requests=200, closed=False)
+    assert "answers fell behind the requests at 4" in reported(15.0, requests=200, closed=False)
+    assert not reported(15.0, requests=200, closed=True)
+    assert "an answer takes longer than the warm-up at 4" in reported(warm_up=0.5)
+    assert "takes longer than the warm-up" not in reported(15.0, requests=200, closed=False, warm_up=0.5)
+    assert "requests failed at 4, most of them with: full" in reported(failed=1, error="full")

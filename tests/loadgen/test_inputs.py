@@ -60,7 +60,7 @@ def test_a_model_that_keeps_state_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "stated"),
     [
         ("", "holds no request"),
         ("[]", "r.jsonl:1: is no JSON object"),
@@ -76,15 +76,15 @@ def test_a_model_that_keeps_state_is_refused() -> None:
         ('{"text_input": ' + "[" * 10**5, "r.jsonl:1: cannot be used: maximum recursion depth"),
     ],
 )
-def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str, said: str, tmp_path: Path) -> None:
+def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str, stated: str, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(line)
     with pytest.raises(UsageError) as raised:
         read_requests(config(), path, max_tokens=4, streaming=False)
-    assert said in str(raised.value)
+    assert stated in str(raised.value)
 
 
-def test_a_file_of_requests_is_sent_and_wins_over_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_of_requests_is_sent_and_wins_over_what_is_requested(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     # Some editors begin a file with a byte order mark, and U+2028 ends no line of JSON.
     path.write_text('\ufeff{"text_input": "why?", "max_tokens": 2}\n{"text_input": ["how\u2028?"]}\n', "utf-8")

@@ -58,32 +58,32 @@ def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: BenchReport) -
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_what_is_not_seen_of_requests_is_told_with_what_would_show_it() -> None:
-    def told(**changed: object) -> str:
+def test_what_is_not_seen_of_requests_is_reported_with_what_would_show_it() -> None:
+    def reported(**changed: object) -> str:
         shown = bench_text(report(target({1: [block(1, 1, **changed)]}), limits=RequestLimits(ttft=1, tpot=1)))
         return " ".join(shown.split())
 
-    assert "first token of an answer is not seen: take responses one by one (--streaming)" in told()
-    assert "unknown, as tokens are not counted: give --tokenizer" in told(ttft_p50=0.1)
-    assert "unknown, as no request was measured" in told(requests=0)
+    assert "first token of an answer is not seen: take responses one by one (--streaming)" in reported()
+    assert "unknown, as tokens are not counted: give --tokenizer" in reported(ttft_p50=0.1)
+    assert "unknown, as no request was measured" in reported(requests=0)
 
 
-def test_no_load_below_one_client_is_asked_for() -> None:
+def test_no_load_below_one_client_is_requested() -> None:
     falling = report(curve({n: [0.1 * n] * 2 for n in (1, 2, 4)}))
     assert "knee: 1 client (in 90 % of resamples): more load costs" in bench_text(falling)
     assert "knee: at 1 requests/s or below; measure lower loads" in bench_text(replace(falling, loop="open"))
 
 
-def test_an_answer_whose_length_is_only_bounded_is_told_as_such() -> None:
-    def told(**changed: object) -> str:
+def test_an_answer_whose_length_is_only_bounded_is_reported_as_such() -> None:
+    def reported(**changed: object) -> str:
         return bench_text(report(target({}, workload=workload(max_tokens=8, **changed))))
 
-    assert "64 different prompts of 32 words; up to 8 tokens an answer" in told(asked=("max_tokens",))
+    assert "64 different prompts of 32 words; up to 8 tokens an answer" in reported(asked=("max_tokens",))
     every = ("max_tokens", "min_tokens", "ignore_eos", "greedy")
-    assert "one prompt; 8 tokens an answer" in told(asked=every, variants=1, length=None)
+    assert "one prompt; 8 tokens an answer" in reported(asked=every, variants=1, length=None)
 
 
-def test_two_models_of_one_server_are_told_apart(crossing: BenchReport) -> None:
+def test_two_models_of_one_server_are_distinguished(crossing: BenchReport) -> None:
     both = [replace(one, name="a:8000", model=model) for one, model in zip(crossing.targets, ("m", "n"), strict=True)]
     assert "route: to m at a:8000 while load" in " ".join(bench_text(replace(crossing, targets=tuple(both))).split())
 
@@ -109,7 +109,7 @@ def test_a_test_that_ended_early_says_so_everywhere(swept: BenchReport) -> None:
         assert "a:8000 is gone" in shown
 
 
-def test_an_early_end_is_told_beside_a_report_that_goes_into_a_file(
+def test_an_early_end_is_reported_beside_a_report_that_goes_into_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.json"
@@ -152,7 +152,7 @@ def test_a_report_of_a_later_schema_is_refused_whatever_its_fields_are() -> None
 
 
 @pytest.mark.parametrize(
-    ("targets", "changed", "said"),
+    ("targets", "changed", "stated"),
     [
         ((), {}, "0 targets"),
         ((target({}),), {"seconds": -1.0}, "times that no test has"),
@@ -167,9 +167,9 @@ def test_a_report_of_a_later_schema_is_refused_whatever_its_fields_are() -> None
     ],
 )
 def test_a_report_that_no_test_can_have_measured_is_refused(
-    targets: tuple[TargetResult, ...], changed: dict[str, Any], said: str
+    targets: tuple[TargetResult, ...], changed: dict[str, Any], stated: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=stated):
         parse_report(msgspec.json.encode(report(*targets, **changed)), "a.json")
 
 
@@ -194,13 +194,13 @@ def test_a_page_of_few_loads_is_headed_by_the_most_that_was_answered() -> None:
     assert "<h1>nothing was measured</h1>" in bench_html(report(curve({})))
 
 
-def test_the_load_of_others_is_told_where_it_matters() -> None:
+def test_the_load_of_others_is_reported_where_it_matters() -> None:
     def beside(others: float | None) -> LoadBlock:
         return block(40, 0.1, diagnosis=replace(diagnosed(""), others=others))
 
     points = [LoadPoint(load=load, blocks=(beside(found),)) for load, found in ((1.0, None), (2.0, 1.0), (4.0, 37.0))]
-    (told,) = [note for note in notes_of(workload(), points) if "others" in note]
-    assert told.startswith("others asked the same model at 4, up to 37 requests/s")
+    (reported,) = [note for note in notes_of(workload(), points) if "others" in note]
+    assert reported.startswith("others asked the same model at 4, up to 37 requests/s")
 
 
 def test_markdown_has_a_row_for_each_load(swept: BenchReport) -> None:

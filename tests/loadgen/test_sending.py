@@ -97,7 +97,7 @@ def test_blocks_are_complete_and_both_targets_get_the_same_arrivals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "stated"),
     [
         ({"loads": (0.0,)}, "is no load"),
         ({"loads": (1.5,)}, "is no load"),
@@ -109,8 +109,8 @@ def test_blocks_are_complete_and_both_targets_get_the_same_arrivals() -> None:
         ({"loads": (0.01, 5.0), "closed": False}, "leave a block of 10 s without a request"),
     ],
 )
-def test_a_load_that_cannot_be_sent_exactly_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_load_that_cannot_be_sent_exactly_is_refused(changed: dict[str, Any], stated: str) -> None:
+    with pytest.raises(UsageError, match=stated):
         Plan(**{"loads": (1.0,), "closed": True} | changed)
 
 
@@ -150,7 +150,7 @@ def test_a_target_that_dies_leaves_what_was_measured(capsys: pytest.CaptureFixtu
     assert "100 " in out.partition("requests/s")[2]
 
 
-def test_a_refused_request_is_told_in_the_servers_words_without_the_token(
+def test_a_refused_request_is_reported_in_the_servers_words_without_the_token(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIAG_BEARER_TOKEN", "s3cret-token")
@@ -172,7 +172,7 @@ def test_two_targets_that_take_other_lengths_are_refused_before_any_load(capsys:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "stated"),
     [
         (("--model", "x"), "no model 'x' that is ready; it has llm"),
         (("--tokens-from", "x"), "no output 'x'; its outputs are text_output, num_output_tokens"),
@@ -182,12 +182,12 @@ def test_two_targets_that_take_other_lengths_are_refused_before_any_load(capsys:
     ],
 )
 def test_what_does_not_fit_the_target_is_refused(
-    options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], stated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with FakeTriton().running() as server:
         code, _, err = bench(capsys, server.url, *options)
     assert code == 2
-    assert said in err
+    assert stated in err
     assert err.count("\n") == 1
 
 

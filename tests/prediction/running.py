@@ -33,7 +33,7 @@ GPU_PROCESSORS = 8
 class Done:
     """What became of a job: `failed` and `disturbed` say why; empty where they do not apply."""
 
-    said: str = ""
+    stated: str = ""
     failed: str = ""
     disturbed: str = ""
     triton: str = ""
@@ -92,7 +92,7 @@ class _Direction:
             with self._telling:
                 self._folder.came_from(about_machine(done.triton, self._gpu))
         repeated = bool(done.failed or done.disturbed) and self._backlog.again(job)
-        print(f"{job.name}: {done.failed or done.said}{' - once more' if repeated else ''}", flush=True)
+        print(f"{job.name}: {done.failed or done.stated}{' - once more' if repeated else ''}", flush=True)
         return bool(done.failed) and not repeated
 
 
@@ -134,12 +134,12 @@ class _Worker:
         if job.kept:
             keep(self.folder.capture(job.name), scrapes, TRACE_RATE // job.trace_rate)
         self.folder.write(measured)
-        said = f"mean {measured.mean.value * 1e3:.1f} ms, p95 {measured.p95.value * 1e3:.1f} ms, "
-        said += f"{measured.throughput:.1f}/s, busy {measured.busy_share:.0%}"
-        said += f"; disturbed: {measured.disturbed}" if measured.disturbed else ""
+        stated = f"mean {measured.mean.value * 1e3:.1f} ms, p95 {measured.p95.value * 1e3:.1f} ms, "
+        stated += f"{measured.throughput:.1f}/s, busy {measured.busy_share:.0%}"
+        stated += f"; disturbed: {measured.disturbed}" if measured.disturbed else ""
         with urllib.request.urlopen(f"{served.launcher.http_url}/v2", timeout=5.0) as answer:
             version = str(json.load(answer)["version"])
-        return Done(said=said, disturbed=measured.disturbed, triton=version)
+        return Done(stated=stated, disturbed=measured.disturbed, triton=version)
 
 
 def about_machine(triton: str, gpu: str) -> dict[str, str]:

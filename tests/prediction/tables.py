@@ -67,11 +67,11 @@ def each_line(one: Held) -> str:
         return f"{text}  {one.refused}"
     for quantity, unit in zip(QUANTITIES, (1e3, 1e3, 1.0), strict=True):
         estimate = quantity.predicted(one.predicted)
-        said = "not stable" if estimate is None else f"{estimate.value * unit:8.1f} [{estimate.low * unit:.1f}, "
-        said += "" if estimate is None else f"{'∞' if estimate.high is None else f'{estimate.high * unit:.1f}'}]"
+        stated = "not stable" if estimate is None else f"{estimate.value * unit:8.1f} [{estimate.low * unit:.1f}, "
+        stated += "" if estimate is None else f"{'∞' if estimate.high is None else f'{estimate.high * unit:.1f}'}]"
         error = one.error(quantity)
         off = "" if error is None else f" {error:.1%}"
-        text += f"  {quantity.name} {quantity.measured(one.measured) * unit:.1f} as {said}{off}"
+        text += f"  {quantity.name} {quantity.measured(one.measured) * unit:.1f} as {stated}{off}"
     return text
 
 

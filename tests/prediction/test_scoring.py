@@ -69,7 +69,7 @@ def test_errors_are_relative_and_what_was_not_predicted_is_as_wrong_as_can_be() 
     assert median_error([], MEAN) is None
 
 
-def test_the_median_error_of_a_deployment_that_is_said_not_to_keep_up_is_infinite() -> None:
+def test_the_median_error_of_a_deployment_that_is_stated_not_to_keep_up_is_infinite() -> None:
     assert median_error([held("a", 0.1, performance(None))], MEAN) == float("inf")
     assert held("a", 0.1, performance(None)).error(THROUGHPUT) == 0.0
 

@@ -165,8 +165,8 @@ class FakePrometheus:
 
 
 def _body(kind: str, result: object, warnings: Sequence[str]) -> bytes:
-    said = {"warnings": list(warnings)} if warnings else {}
-    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}, **said}).encode()
+    stated = {"warnings": list(warnings)} if warnings else {}
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}, **stated}).encode()
 
 
 def _matches(value: str, how: str, text: str) -> bool:

@@ -63,8 +63,8 @@ Say = Callable[..., Said]
 def say(capsys: pytest.CaptureFixture[str]) -> Say:
     def ask(*arguments: str) -> Said:
         code = main(["explain", *arguments])
-        told = capsys.readouterr()
-        return Said(code, told.out, told.err)
+        reported = capsys.readouterr()
+        return Said(code, reported.out, reported.err)
 
     return ask
 
@@ -147,8 +147,8 @@ def test_a_store_that_cannot_be_reached_is_one_line(say: Say) -> None:
 
 def test_a_store_has_longer_than_a_server_unless_a_timeout_was_chosen_even_the_servers() -> None:
     address = parse_prometheus("prometheus+http://127.0.0.1:1")
-    asked = [PrometheusApi(address, SourceOptions(timeout=chosen)).options.timeout for chosen in (None, 5.0, 0.3)]
-    assert asked == [30.0, 5.0, 0.3]
+    requested = [PrometheusApi(address, SourceOptions(timeout=chosen)).options.timeout for chosen in (None, 5.0, 0.3)]
+    assert requested == [30.0, 5.0, 0.3]
 
 
 def test_a_store_that_does_not_answer_in_time_is_one_line(fake: FakePrometheus, say: Say) -> None:
@@ -192,7 +192,7 @@ def test_a_password_in_the_address_is_used_and_not_shown(fake: FakePrometheus, s
     assert fake.headers[0]["Authorization"].startswith("Basic ")
 
 
-def test_a_store_that_takes_no_forms_is_asked_by_url(fake: FakePrometheus, say: Say) -> None:
+def test_a_store_that_takes_no_forms_is_requested_by_url(fake: FakePrometheus, say: Say) -> None:
     fake.only_get = True
     assert say(fake.url).code == 0
 
@@ -272,8 +272,10 @@ def test_what_is_no_address_of_a_store_is_one_line(address: str, say: Say) -> No
 
 def test_a_store_that_is_given_for_a_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["record", "prometheus+http://me:hush@host:9090", "-o", "never.tar.xz"]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["diag: prometheus+http://[REDACTED]@host:9090: is a store, not a server; ask it with diag explain"]
+    reported = capsys.readouterr().err.splitlines()
+    assert reported == [
+        "diag: prometheus+http://[REDACTED]@host:9090: is a store, not a server; ask it with diag explain"
+    ]
 
 
 def test_the_parts_of_an_address() -> None:
@@ -285,7 +287,7 @@ def test_the_parts_of_an_address() -> None:
     assert one.beside().matchers == (r'region!="b,\"c"',)
 
 
-def test_a_range_of_steps_is_asked_for_as_such() -> None:
+def test_a_range_of_steps_is_requested_as_such() -> None:
     fake = FakePrometheus(now=100.0)
     with fake.running(), pytest.raises(UsageError):
         PrometheusApi(parse_prometheus(fake.url), SourceOptions()).ranged("up", 0.0, 60.0, 15.0)
@@ -296,6 +298,6 @@ def test_a_range_of_steps_is_asked_for_as_such() -> None:
 @pytest.mark.parametrize(
     "source", ["prometheus+http://[::1", "prometheus+http://127.0.0.1:99999", "prometheus+http://"]
 )
-def test_what_is_no_address_is_told_with_the_form_of_one(source: str) -> None:
+def test_what_is_no_address_is_reported_with_the_form_of_one(source: str) -> None:
     with pytest.raises(UsageError, match=r"give prometheus\+http://host:9090"):
         parse_prometheus(source)

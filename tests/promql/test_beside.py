@@ -44,7 +44,7 @@ def test_cards_are_those_that_tritons_pages_name() -> None:
     assert (at, card.sm_active, card.memory_used_bytes) == (START + 120, 0.75, 2**30)
 
 
-def test_without_cards_no_exporter_is_asked_for() -> None:
+def test_without_cards_no_exporter_is_requested() -> None:
     fake = FakePrometheus()
     with fake.running():
         assert list(card_records(reader(fake, CARD), (), SamplePages(), (0.0, 60.0))) == []
@@ -97,7 +97,7 @@ def test_a_configuration_that_was_put_back_is_the_one_in_force() -> None:
     assert rebuilt(fake).servers[SERVER].configs["slow"].max_batch_size == 8
 
 
-def test_servers_that_nobody_asked_for_are_left_out() -> None:
+def test_servers_that_nobody_requested_are_left_out() -> None:
     fake = stored(TRITON.scrapes(10), with_service=True)
     with fake.running():
         records = list(exported_records(reader(fake, "server"), ["another:8002"], (START, START + 200)))

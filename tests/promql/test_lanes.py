@@ -60,7 +60,7 @@ def test_the_copy_with_more_samples_is_read() -> None:
 
 
 @pytest.mark.parametrize("label", ["cluster", "namespace", "pod", "job"])
-def test_servers_that_share_an_instance_are_told_apart(label: str) -> None:
+def test_servers_that_share_an_instance_are_distinguished(label: str) -> None:
     fake = FakePrometheus()
     scraped(fake, TRITON, **{label: "eu"})
     scraped(fake, OTHER, late=6.5, **{label: "us"})

@@ -14,7 +14,7 @@ from diagnostics.slo.report import report_on
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import PrometheusApi, parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
-from tests.grafana.test_dashboards import asked, expressions
+from tests.grafana.test_dashboards import expressions, requested
 from tests.promql.victoria_metrics import victoria_metrics
 from tests.service.notifications.alertmanagers import ROOT
 from tests.slo.test_rules import OURS, THEIRS
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.live
 
 
 def every_expression() -> Iterator[str]:
-    yield from (asked(expr) for *_, expr in expressions())
+    yield from (requested(expr) for *_, expr in expressions())
     texts = [file.read_text() for part in ("recording", "alerts") for file in (ROOT / "rules" / part).glob("*.yaml")]
     for text in (*texts, rules_text([OURS, THEIRS], "https://example.org/runbooks")):
         yield from (rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"])

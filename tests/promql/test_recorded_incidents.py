@@ -66,12 +66,12 @@ def test_a_repository_leads_to_the_same_cause_as_far_as_it_goes(name: str, tmp_p
 
 
 @pytest.mark.parametrize("name", BARE)
-def test_pages_alone_lead_to_no_other_cause_and_it_is_said_what_to_add(name: str) -> None:
+def test_pages_alone_lead_to_no_other_cause_and_it_is_stated_what_to_add(name: str) -> None:
     explanation = explained(stored(scrapes_of(name), with_service=False))
     outcome(name, explanation)
-    (said,) = [gap for gap in explanation.blind_spots if "diag serve" in gap.fix]
-    assert "--repository" in said.fix
-    assert "instance counts" in said.what
+    (stated,) = [gap for gap in explanation.blind_spots if "diag serve" in gap.fix]
+    assert "--repository" in stated.fix
+    assert "instance counts" in stated.what
 
 
 def test_pages_alone_name_the_symptom() -> None:

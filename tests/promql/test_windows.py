@@ -28,15 +28,15 @@ TRITON = SyntheticTriton(models=(STAGE,), interval=15.0)
 ON = Subject(server=SERVER, model="slow", version="1")
 
 
-def rebuilt(fake: FakePrometheus, seconds: float | None = None, said: list[str] | None = None) -> Window:
-    told = said if said is not None else []
+def rebuilt(fake: FakePrometheus, seconds: float | None = None, stated: list[str] | None = None) -> Window:
+    reported = stated if stated is not None else []
     with fake.running():
         api = PrometheusApi(parse_prometheus(fake.url), SourceOptions())
-        window = read_window(api, api.clock(), seconds, told.append, configured=False)
+        window = read_window(api, api.clock(), seconds, reported.append, configured=False)
     builder = WindowBuilder()
     for record in window.records:
         builder.take(record)
-    told += [f"{gap.what}: {gap.why}" for gap in window.blind_spots]
+    reported += [f"{gap.what}: {gap.why}" for gap in window.blind_spots]
     return builder.build()
 
 
@@ -48,24 +48,24 @@ def test_readings_are_those_of_the_pages_themselves() -> None:
 
 
 def test_five_minutes_are_looked_at() -> None:
-    said = list[str]()
-    window = rebuilt(stored(TRITON.scrapes(81), with_service=True), said=said)
+    stated = list[str]()
+    window = rebuilt(stored(TRITON.scrapes(81), with_service=True), stated=stated)
     assert window.seconds == pytest.approx(300, abs=15)
-    assert said == []
+    assert stated == []
 
 
-def test_rare_scrapes_make_the_window_longer_and_that_is_said() -> None:
-    said = list[str]()
-    window = rebuilt(stored(replace(TRITON, interval=60.0).scrapes(60), with_service=True), said=said)
+def test_rare_scrapes_make_the_window_longer_and_that_is_stated() -> None:
+    stated = list[str]()
+    window = rebuilt(stored(replace(TRITON, interval=60.0).scrapes(60), with_service=True), stated=stated)
     assert len(window.servers[SERVER].snapshots) == FEWEST_SCRAPES
-    assert said == ["scrapes are 60 s apart: the last 20 minutes are looked at, not five"]
+    assert stated == ["scrapes are 60 s apart: the last 20 minutes are looked at, not five"]
 
 
-def test_a_length_that_is_asked_for_is_kept() -> None:
-    said = list[str]()
-    window = rebuilt(stored(replace(TRITON, interval=60.0).scrapes(60), with_service=True), 120.0, said)
+def test_a_length_that_is_requested_is_kept() -> None:
+    stated = list[str]()
+    window = rebuilt(stored(replace(TRITON, interval=60.0).scrapes(60), with_service=True), 120.0, stated)
     assert window.seconds == pytest.approx(120)
-    assert said == []
+    assert stated == []
 
 
 def test_a_moment_of_the_past_is_looked_at() -> None:
@@ -99,21 +99,21 @@ def test_servers_with_the_same_series_share_what_describes_them() -> None:
     assert len(layouts) == 1
 
 
-def test_a_store_that_refuses_large_queries_is_asked_in_parts() -> None:
+def test_a_store_that_refuses_large_queries_is_requested_in_parts() -> None:
     scrapes = TRITON.scrapes(21)
     whole, small = stored(scrapes, with_service=True), stored(scrapes, with_service=True)
     small.most = 200
-    said = list[str]()
-    pages, parts = rebuilt(whole).servers[SERVER], rebuilt(small, said=said).servers[SERVER]
+    stated = list[str]()
+    pages, parts = rebuilt(whole).servers[SERVER], rebuilt(small, stated=stated).servers[SERVER]
     assert len(small.queries) > len(whole.queries)
     assert [at for at, _, _ in parts.snapshots] == [at for at, _, _ in pages.snapshots]
     assert [list(page.values) for _, _, page in parts.snapshots] == [
         list(page.values) for _, _, page in pages.snapshots
     ]
-    assert said == []
+    assert stated == []
 
 
-def test_a_store_that_refuses_many_servers_is_asked_for_some_of_them() -> None:
+def test_a_store_that_refuses_many_servers_is_requested_some_of_them() -> None:
     fake = FakePrometheus()
     for number in range(4):
         fake.scrape_all(TRITON.scrapes(5), instance=f"triton-{number}:8002")
@@ -128,11 +128,11 @@ def test_a_part_of_one_server_is_split_further() -> None:
     assert len(rebuilt(fake, 60.0).servers[SERVER].snapshots) == 50
 
 
-def test_a_store_that_goes_on_refusing_is_left_alone_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, said = stored(TRITON.scrapes(21), with_service=True), list[str]()
+def test_a_store_that_goes_on_refusing_is_left_alone_and_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, stated = stored(TRITON.scrapes(21), with_service=True), list[str]()
     monkeypatch.setattr(prometheus_samples, "SILENT_SECONDS", 0.0)
     with fake.running():
-        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(), patience=1.0, tell=said.append)
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(), patience=1.0, tell=stated.append)
 
         def refuse_until_the_time_is_over(_: str) -> tuple[int, bytes]:
             monkeypatch.setattr(PrometheusApi, "left", 0.0 if len(fake.queries) > 3 else 1.0)
@@ -141,23 +141,23 @@ def test_a_store_that_goes_on_refusing_is_left_alone_and_that_is_said(monkeypatc
         end = api.clock()
         fake.refuse = refuse_until_the_time_is_over
         with pytest.raises(CollectError, match=r"overloaded.*ask for less with --since"):
-            read_window(api, end, None, said.append, configured=False)
+            read_window(api, end, None, stated.append, configured=False)
     assert len(fake.queries) == 4
-    assert len(said) == 1
-    assert "overloaded" in said[0]
+    assert len(stated) == 1
+    assert "overloaded" in stated[0]
 
 
-def test_a_store_that_hangs_is_asked_once_and_what_was_asked_is_said() -> None:
+def test_a_store_that_hangs_is_requested_once_and_what_was_requested_is_stated() -> None:
     fake, release = stored(TRITON.scrapes(21), with_service=True), threading.Event()
     fake.refuse = lambda query: (503, b"") if "nv_" in query and release.wait(10) else None
-    said = list[str]()
+    stated = list[str]()
     with fake.running():
-        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(timeout=0.1), tell=said.append)
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(timeout=0.1), tell=stated.append)
         with pytest.raises(Late, match=r"no answer within 0.1 s to \{__name__=~.*300000ms.*--timeout"):
-            read_window(api, api.clock(), None, said.append, configured=False)
+            read_window(api, api.clock(), None, stated.append, configured=False)
         release.set()
     assert len(fake.queries) == 2
-    assert said == []
+    assert stated == []
 
 
 def test_what_came_before_a_store_hung_is_kept_and_the_rest_is_a_gap() -> None:
@@ -169,39 +169,39 @@ def test_what_came_before_a_store_hung_is_kept_and_the_rest_is_a_gap() -> None:
         return (504, b"") if at == fake.now and "150000ms" in query else answered(query, at)
 
     fake.answer = hang_later  # type: ignore[method-assign]
-    said = list[str]()
-    assert rebuilt(fake, said=said).servers[SERVER].snapshots
-    assert any("150 s up to" in text and "HTTP 504" in text for text in said)
+    stated = list[str]()
+    assert rebuilt(fake, stated=stated).servers[SERVER].snapshots
+    assert any("150 s up to" in text and "HTTP 504" in text for text in stated)
 
 
-def test_what_is_waited_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_waited_for_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus_api, "SILENT_SECONDS", 0.0)
-    fake, said = FakePrometheus(now=1.0), Queue[str]()
-    heard = list[str]()
-    fake.refuse = lambda _: heard.append(said.get(timeout=10))
+    fake, stated = FakePrometheus(now=1.0), Queue[str]()
+    captured = list[str]()
+    fake.refuse = lambda _: captured.append(stated.get(timeout=10))
     with fake.running():
-        PrometheusApi(parse_prometheus(fake.url), SourceOptions(), tell=said.put).clock()
-    assert heard == [f"waiting up to 30 s for {fake.url}: time()"]
+        PrometheusApi(parse_prometheus(fake.url), SourceOptions(), tell=stated.put).clock()
+    assert captured == [f"waiting up to 30 s for {fake.url}: time()"]
 
 
 def test_a_part_that_is_refused_is_a_gap_of_the_rest() -> None:
     fake = stored(TRITON.scrapes(21), with_service=True)
     fake.most = 200
     fake.broken = (START + 1.0, START + 2.0)
-    said = list[str]()
-    window = rebuilt(fake, said=said)
+    stated = list[str]()
+    window = rebuilt(fake, stated=stated)
     assert window.start > START
-    assert any("too many samples" in text for text in said)
+    assert any("too many samples" in text for text in stated)
 
 
-def test_a_server_that_ended_is_said() -> None:
+def test_a_server_that_ended_is_stated() -> None:
     fake = FakePrometheus()
     fake.scrape_all(TRITON.scrapes(5), instance="old:8002")
     fake.scrape_all(TRITON.scrapes(21), instance="new:8002")
-    said = list[str]()
-    assert set(rebuilt(fake, said=said).servers) == {"old:8002", "new:8002"}
-    assert any(text.startswith("old:8002 after 1970-01-12T13:47:40Z: there are no samples") for text in said)
-    assert not any("new:8002 after" in text for text in said)
+    stated = list[str]()
+    assert set(rebuilt(fake, stated=stated).servers) == {"old:8002", "new:8002"}
+    assert any(text.startswith("old:8002 after 1970-01-12T13:47:40Z: there are no samples") for text in stated)
+    assert not any("new:8002 after" in text for text in stated)
 
 
 @pytest.mark.parametrize("alter", [restarted_at(6), only_between("slow", 0, 6), only_between("slow", 4, 99)])

@@ -72,12 +72,12 @@ def test_a_table_of_markdown_keeps_its_columns_whatever_the_names_are(kind: str)
 
 
 def test_markdown_tells_the_outcome_its_reason_and_what_changed() -> None:
-    told = diff_markdown(of("faster"))
+    reported = diff_markdown(of("faster"))
 
-    assert told.startswith("**faster**: m: 195 ms before, 28.5 ms after (−85 %)\n")
-    assert "configuration of m explains it: instance_group.count 1 → 2." in told
-    assert "| m | instance_group.count | 1 | 2 |" in told
-    assert "- **single-instance-serialization** of m:" in told
+    assert reported.startswith("**faster**: m: 195 ms before, 28.5 ms after (−85 %)\n")
+    assert "configuration of m explains it: instance_group.count 1 → 2." in reported
+    assert "| m | instance_group.count | 1 | 2 |" in reported
+    assert "- **single-instance-serialization** of m:" in reported
 
 
 def test_text_markdown_and_page_agree_on_the_outcome() -> None:

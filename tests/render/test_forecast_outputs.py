@@ -101,39 +101,39 @@ def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None
     far = replace(PROPOSALS["better"].forecast, measured_mean=0.11)
     outside = replace(far, measured_mean=0.02)
 
-    told, warned = (forecast_text(replace(PROPOSALS["better"], forecast=one)) for one in (far, outside))
-    assert "measured 110 ms (+155 %): within its interval" in told.replace("\n", " ")
+    reported, warned = (forecast_text(replace(PROPOSALS["better"], forecast=one)) for one in (far, outside))
+    assert "measured 110 ms (+155 %): within its interval" in reported.replace("\n", " ")
     assert "trust the order of alternatives" in warned.replace("\n", " ")
 
 
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
-    told = forecast_text(PROPOSALS["better"])
+    reported = forecast_text(PROPOSALS["better"])
 
-    assert told.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
-    assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", told)
-    assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", told)
-    assert re.search(r"rejected +0/s +0.5/s", told)
-    assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in told
-    assert "count: 3" in told
+    assert reported.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
+    assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", reported)
+    assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", reported)
+    assert re.search(r"rejected +0/s +0.5/s", reported)
+    assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in reported
+    assert "count: 3" in reported
     assert list(load(LoadChange(rate_factor=2638.4))) == ["2,638 times the arrivals"]
     assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_has_a_row_and_a_bar_per_value_within_80_columns(name: str) -> None:
-    told = sweep_text(SWEEPS[name])
+    reported = sweep_text(SWEEPS[name])
 
     for point in SWEEPS[name].sweep.points:
-        assert len(re.findall(rf"^{point.value} +\S", told, re.MULTILINE)) == 2
-    assert all(len(line) <= 80 for line in told.splitlines())
+        assert len(re.findall(rf"^{point.value} +\S", reported, re.MULTILINE)) == 2
+    assert all(len(line) <= 80 for line in reported.splitlines())
 
 
 def test_the_knee_is_marked_and_the_longest_p95_fills_the_plot() -> None:
-    told = sweep_text(SWEEPS["a knee"])
+    reported = sweep_text(SWEEPS["a knee"])
 
-    assert "knee at 2" in told.splitlines()[0]
-    assert re.search(r"^2 +123 ms.* knee$", told, re.MULTILINE)
-    assert re.search(r"^1 +█{26}░{26}  now$", told, re.MULTILINE)
+    assert "knee at 2" in reported.splitlines()[0]
+    assert re.search(r"^2 +123 ms.* knee$", reported, re.MULTILINE)
+    assert re.search(r"^1 +█{26}░{26}  now$", reported, re.MULTILINE)
     assert sweep_report(SWEEPS["a knee"])["knee"] == "2"
     assert "no knee up to 3" in sweep_text(SWEEPS["still falling"])
     assert "no value keeps up" in sweep_text(SWEEPS["none keeps up"])
@@ -148,14 +148,14 @@ def test_letters_draw_the_same_bars_where_a_terminal_has_no_blocks() -> None:
 
 
 def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open() -> None:
-    told = {name: " ".join(verify_text(one, _WINDOWS).split()) for name, one in VERIFICATIONS.items()}
+    reported = {name: " ".join(verify_text(one, _WINDOWS).split()) for name, one in VERIFICATIONS.items()}
 
-    assert told["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
-    assert "changed: safety instance_group.count 1 → 3" in told["confirmed"]
-    assert told["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above what was predicted")
-    assert "next: measure for 5 min on each side" in told["inconclusive"]
-    assert "no difference larger than 4.6 ms in the mean" in told["nothing changed"]
-    assert "change measured −159 ms (−223 ms or more)" in told["not bounded"]
+    assert reported["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
+    assert "changed: safety instance_group.count 1 → 3" in reported["confirmed"]
+    assert reported["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above what was predicted")
+    assert "next: measure for 5 min on each side" in reported["inconclusive"]
+    assert "no difference larger than 4.6 ms in the mean" in reported["nothing changed"]
+    assert "change measured −159 ms (−223 ms or more)" in reported["not bounded"]
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

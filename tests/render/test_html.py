@@ -122,15 +122,15 @@ def test_the_patch_can_be_copied_whole(degraded: Explanation) -> None:
 
 
 def test_the_graph_marks_the_cause_in_words_for_those_who_do_not_see_it(degraded: Explanation) -> None:
-    told = [one.attrib["aria-label"] for one in parsed(degraded).iter() if one.attrib.get("role") == "listitem"]
+    reported = [one.attrib["aria-label"] for one in parsed(degraded).iter() if one.attrib.get("role") == "listitem"]
 
-    assert [label for label in told if label.endswith(", the cause")] == [
+    assert [label for label in reported if label.endswith(", the cause")] == [
         "safety: queue 170 ms, busy 94 % of 1, batch 1 of 1, the cause"
     ] * 2  # along x, and along y
-    assert len(told) == 8
+    assert len(reported) == 8
 
 
-def test_an_interval_without_an_end_is_told_as_such() -> None:
+def test_an_interval_without_an_end_is_reported_as_such() -> None:
     rows = [text_of(one) for one in named(parsed(situations()["infinite ends"]), "tr")]
 
     assert [row for row in rows if "100 ms to no limit" in row]

@@ -32,10 +32,10 @@ def test_names_make_no_markup_of_their_own(situation: Explanation) -> None:
 
 def test_time_that_no_stage_accounts_for_is_derived_in_words_where_it_was_not_traced() -> None:
     stage = Stage("outer", rate=20, execution=0.01, overhead=0.284, config=model_config("outer"))
-    told = SyntheticTriton(models=(stage,)).without(BodyKind.CONFIG).explain()
+    reported = SyntheticTriton(models=(stage,)).without(BodyKind.CONFIG).explain()
 
-    assert "284 ms is the duration of outer's requests less the queue, input, compute and output" in words(told)
-    assert "outside the model" not in words(told)
+    assert "284 ms is the duration of outer's requests less the queue, input, compute and output" in words(reported)
+    assert "outside the model" not in words(reported)
 
 
 def test_only_the_words_of_the_report_are_bold(situation: Explanation) -> None:

@@ -41,7 +41,7 @@ def test_the_first_lines_say_what_is_wrong_and_what_to_do(degraded: Explanation)
     assert "  fix: raise instance_group count of safety from 1 to 2" in others[:4]
 
 
-def test_the_answer_is_said_once(degraded: Explanation) -> None:
+def test_the_answer_is_stated_once(degraded: Explanation) -> None:
     assert text(degraded).count("requests wait 170 ms for") == 1
     assert text(degraded).count("fix: raise") == 1
 
@@ -60,7 +60,7 @@ def test_without_a_cause_the_next_measurement_comes_second() -> None:
     assert lines[1] == "  next: let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
-def test_nothing_read_is_said_in_two_lines_and_the_source() -> None:
+def test_nothing_read_is_stated_in_two_lines_and_the_source() -> None:
     assert text(situations()["nothing"]) == (
         "insufficient-data: no model's counters could be read\n\nnothing was read from any source\n"
     )

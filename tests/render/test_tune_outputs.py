@@ -34,7 +34,7 @@ TUNED = {
 CARRIED = {"open": carried(0.8, 1.7), "closed": carried(1.0, 1.0, closed=True), "none": carried()}
 
 
-def said(name: str) -> str:
+def stated(name: str) -> str:
     return " ".join(tuned_text(TUNED[name]).split())
 
 
@@ -57,17 +57,19 @@ def test_the_schema_refuses_what_is_neither() -> None:
 
 
 def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> None:
-    told = tuned_text(TUNED["certain"])
+    reported = tuned_text(TUNED["certain"])
 
-    assert told.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: 560 ms → 200 ms\n")
-    assert "not certain" not in told
-    assert re.search(r"safety dynamic_batching.max_queue_delay_microseconds — → 500\n +120 ms +240 ms +1 +40 %", told)
-    assert "39 settings and combinations by formulas, 2 of them simulated; 1 passed over" in said("certain")
-    assert "count: 2" in told
+    assert reported.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: 560 ms → 200 ms\n")
+    assert "not certain" not in reported
+    assert re.search(
+        r"safety dynamic_batching.max_queue_delay_microseconds — → 500\n +120 ms +240 ms +1 +40 %", reported
+    )
+    assert "39 settings and combinations by formulas, 2 of them simulated; 1 passed over" in stated("certain")
+    assert "count: 2" in reported
 
 
 def test_an_answer_whose_interval_passes_the_objective_is_likely_only() -> None:
-    assert "likely, not certain: the 90 % interval reaches 340 ms; apply it and hold it against" in said("likely")
+    assert "likely, not certain: the 90 % interval reaches 340 ms; apply it and hold it against" in stated("likely")
     assert (tuned_report(TUNED["likely"])["certain"], tuned_report(TUNED["certain"])["certain"]) == (False, True)
 
 
@@ -82,7 +84,7 @@ def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possi
 
 def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
     assert tuned_text(TUNED["as it is"]).startswith("chat meets p95 < 250ms as it is: 200 ms\n")
-    assert "meets p95 < 250ms at 2 times the arrivals:" in said("at another load")
+    assert "meets p95 < 250ms at 2 times the arrivals:" in stated("at another load")
 
 
 @pytest.mark.parametrize(
@@ -100,23 +102,23 @@ def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
     ],
 )
 def test_where_nothing_meets_the_objective_the_report_says_why_and_what_would(name: str, reason: str) -> None:
-    assert reason in said(name)
+    assert reason in stated(name)
 
 
 def test_the_packing_says_which_models_share_a_gpu_and_what_was_not_read() -> None:
-    told = said("certain")
+    reported = stated("certain")
 
-    assert "GPU 1: safety (60 % of its time)" in told
-    assert "GPU 2: llm (20 % of its time, 7.5 GiB)" in told
-    assert "safety: over 50 % of a GPU's time" in told
-    assert "memory of safety was not read" in told
+    assert "GPU 1: safety (60 % of its time)" in reported
+    assert "GPU 2: llm (20 % of its time, 7.5 GiB)" in reported
+    assert "safety: over 50 % of a GPU's time" in reported
+    assert "memory of safety was not read" in reported
 
 
 def test_settings_are_listed_by_the_load_that_they_carry() -> None:
-    told = carried_text(CARRIED["open"])
+    reported = carried_text(CARRIED["open"])
 
-    assert "chat answers most within p95 < 250ms with safety instance_group.count 1 → 2:" in told
-    assert re.search(r"as it is +30.4/s +0.8x +240 ms +1$", told, re.MULTILINE)
+    assert "chat answers most within p95 < 250ms with safety instance_group.count 1 → 2:" in reported
+    assert re.search(r"as it is +30.4/s +0.8x +240 ms +1$", reported, re.MULTILINE)
     assert "meets p95 < 250ms at any load in reach" in carried_text(CARRIED["none"])
 
 
@@ -124,17 +126,17 @@ def test_settings_are_listed_by_the_load_that_they_carry() -> None:
 def test_hostile_names_do_no_harm(kind: str) -> None:
     found = tuned(candidate(0.1, 2), model=HOSTILE[kind], packing=True)
 
-    for told in (tuned_text(found), tuned_markdown(found), confirming(found, ".sh"), confirming(found, ".yaml")):
-        assert not UNSAFE.search(told)
+    for reported in (tuned_text(found), tuned_markdown(found), confirming(found, ".sh"), confirming(found, ".yaml")):
+        assert not UNSAFE.search(reported)
     assert "<script>" not in tuned_markdown(found)
     assert yaml.safe_load(confirming(found, ".yaml"))["profile_models"] == ["chat"]
 
 
 @pytest.mark.parametrize("name", TUNED)
 def test_lines_fit_80_columns_and_markdown_says_the_same(name: str) -> None:
-    told = tuned_text(replace(TUNED[name], patches=()))
+    reported = tuned_text(replace(TUNED[name], patches=()))
 
-    assert all(len(line) <= 80 for line in told.splitlines())
+    assert all(len(line) <= 80 for line in reported.splitlines())
     assert tuned_markdown(TUNED[name]).startswith("**chat")
 
 

@@ -23,7 +23,7 @@ def exact(value: float | None, unit: Unit, missing: Missing | None = None) -> Re
     return Reading(value=value, low=value, high=value, unit=unit, source="test", missing=missing)
 
 
-def test_the_margin_of_a_share_is_told_in_points_and_of_a_time_in_its_unit() -> None:
+def test_the_margin_of_a_share_is_reported_in_points_and_of_a_time_in_its_unit() -> None:
     share = LedgerLine(signal="headroom", reading=exact(0.03, Unit.RATIO), limit=0.1, sign=">=", met=False)
     time = LedgerLine(signal="wait", reading=exact(0.001, Unit.SECONDS), limit=0.005, sign=">=", met=False)
     assert "decided by headroom: 7 percentage points more would have passed this gate" in quiet(share)
@@ -43,6 +43,6 @@ def test_of_seconds_and_their_share_the_one_that_failed_decides() -> None:
     assert "decided by saved: 4 ms more" in quiet(seconds, share)
 
 
-def test_why_a_reading_is_missing_is_told_in_words() -> None:
+def test_why_a_reading_is_missing_is_reported_in_words() -> None:
     line = LedgerLine(signal="waits", reading=exact(None, Unit.SECONDS, Missing.NOT_EXPORTED))
     assert "waits = unknown (not exported)" in quiet(line)

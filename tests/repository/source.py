@@ -34,9 +34,9 @@ def length(function: Function) -> int:
 
 def texts(tree: ast.Module) -> Iterator[ast.Constant]:
     """Yield every string that the program can use: all literals but docstrings."""
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    reported = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in reported:
             yield node
 
 

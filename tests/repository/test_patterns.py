@@ -59,8 +59,8 @@ class Written(NamedTuple):
 def compiled() -> tuple[Written, ...]:
     """Return the patterns that modules hold, by the name that they are bound to."""
     sources = [path for path in modules(*PRODUCT) if "re.compile(" in (ROOT / path).read_text("utf-8")]
-    asked = [sys.executable, "-c", COLLECTING, *sources]
-    found = json.loads(subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    requested = [sys.executable, "-c", COLLECTING, *sources]
+    found = json.loads(subprocess.run(requested, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     unique = {}
     for path, name, text, binary, flags in found:
         pattern = text.encode("latin-1") if binary else text
@@ -116,5 +116,5 @@ def test_a_linear_pattern_is_not(pattern: str) -> None:
 
 def test_patterns_are_linear_in_their_text() -> None:
     found = {(one.path, one.name): (one.pattern, slow(one)) for one in (*compiled(), *inline()) if slow(one)}
-    assert {place: told for place, told in found.items() if place not in ALLOWED} == {}
+    assert {place: reported for place, reported in found.items() if place not in ALLOWED} == {}
     assert not ALLOWED.keys() - found.keys()

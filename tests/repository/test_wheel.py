@@ -99,46 +99,46 @@ def test_it_brings_the_libraries_it_names_and_no_more(installed: Path, tmp_path:
 
 def test_the_installed_program_starts(diag: Diag) -> None:
     assert diag("--version").stdout == f"diag {__version__}\n"
-    told = diag("--help")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "explain" in told.stdout
+    reported = diag("--help")
+    assert (reported.returncode, reported.stderr) == (0, "")
+    assert "explain" in reported.stdout
 
 
 def test_every_verb_has_its_help_without_the_extras(installed: Path, tmp_path: Path) -> None:
     helps = "from diagnostics.cli.main import VERBS, main; print([main([verb, '--help']) for verb in VERBS])"
-    told = _done(installed / "python", "-c", helps, folder=tmp_path)
-    assert told.stderr == ""
-    assert told.stdout.splitlines()[-1] == str([0] * len(VERBS))
+    reported = _done(installed / "python", "-c", helps, folder=tmp_path)
+    assert reported.stderr == ""
+    assert reported.stdout.splitlines()[-1] == str([0] * len(VERBS))
 
 
 def test_the_installed_program_lists_every_check(diag: Diag) -> None:
-    told = diag("checks")
-    assert told.returncode == 0
-    assert all(identifier in told.stdout for identifier in catalogue())
+    reported = diag("checks")
+    assert reported.returncode == 0
+    assert all(identifier in reported.stdout for identifier in catalogue())
 
 
 def test_the_installed_program_explains_a_capture(diag: Diag, tmp_path: Path) -> None:
     shutil.copy(CAPTURE, tmp_path / "slow.tar.xz")
-    told = diag("explain", "slow.tar.xz")
-    assert told.returncode == 0, told.stderr
-    assert "single-instance-serialization" in told.stdout
+    reported = diag("explain", "slow.tar.xz")
+    assert reported.returncode == 0, reported.stderr
+    assert "single-instance-serialization" in reported.stdout
 
 
 def test_the_installed_program_makes_a_page(diag: Diag, tmp_path: Path) -> None:
     shutil.copy(CAPTURE, tmp_path / "slow.tar.xz")
-    told = diag("explain", "slow.tar.xz", "--output", "html")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.startswith("<!doctype html>")
+    reported = diag("explain", "slow.tar.xz", "--output", "html")
+    assert reported.returncode == 0, reported.stderr
+    assert reported.stdout.startswith("<!doctype html>")
 
 
 def test_the_installed_program_writes_the_committed_rules(diag: Diag, tmp_path: Path) -> None:
-    told = diag("gen", "--output", "rules")
-    assert told.returncode == 0, told.stderr
+    reported = diag("gen", "--output", "rules")
+    assert reported.returncode == 0, reported.stderr
     written = {path.relative_to(tmp_path): path.read_text() for path in (tmp_path / "rules").rglob("*.*")}
     assert written == {path.relative_to(ROOT): path.read_text() for path in (ROOT / "rules").rglob("*.*")}
 
 
 def test_the_installed_program_finds_the_reference_deployment(installed: Path, tmp_path: Path) -> None:
     code = "from diagnostics.demo.environment import reference_root; print(reference_root())"
-    told = _done(installed / "python", "-c", code, folder=tmp_path)
-    assert told.stdout.strip().endswith("site-packages/diagnostics/demo/reference"), told.stderr
+    reported = _done(installed / "python", "-c", code, folder=tmp_path)
+    assert reported.stdout.strip().endswith("site-packages/diagnostics/demo/reference"), reported.stderr

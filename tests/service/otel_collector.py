@@ -46,7 +46,7 @@ class OtelCollector:
     def resource(self) -> dict[str, Any]:
         """Who sent what came last."""
         sent = self.traces[-1].resource_spans if self.traces else self.metrics[-1].resource_metrics
-        return said(sent[0].resource.attributes)
+        return stated(sent[0].resource.attributes)
 
     @property
     def newest(self) -> dict[str, Metric]:
@@ -66,7 +66,7 @@ class OtelCollector:
         return self.status
 
 
-def said(attributes: Any) -> dict[str, Any]:
+def stated(attributes: Any) -> dict[str, Any]:
     """Return attributes as a dictionary."""
 
     def value(one: KeyValue) -> Any:

@@ -22,9 +22,9 @@ def proxy(port: int, path: str, *, strips: bool) -> Iterator[str]:
             if not self.path.startswith(f"{path}/"):
                 self.send_error(404, "not below the path")
                 return
-            asked = self.path.removeprefix(path) if strips else self.path
+            requested = self.path.removeprefix(path) if strips else self.path
             upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            upstream.request("GET", asked, headers=dict(self.headers))
+            upstream.request("GET", requested, headers=dict(self.headers))
             answer = upstream.getresponse()
             body = answer.read()
             self.send_response(answer.status)

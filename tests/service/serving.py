@@ -85,7 +85,7 @@ class Serving:
             )
         )
 
-    def said(self, name: str, explanation: Explanation, at: float | None = None) -> Evaluation:
+    def stated(self, name: str, explanation: Explanation, at: float | None = None) -> Evaluation:
         """Put a verdict on the board, as if its window ended at Unix second `at`, by default now."""
         at = at or time.time()
         changes = self.books[name].take(explanation, at, time.monotonic())

@@ -70,7 +70,7 @@ def test_the_servers_of_a_large_fleet_begin_in_turn_each_in_its_place():
     assert [wait % 15.0 for wait in waits] == pytest.approx([one.offset for one in jobs], abs=1.0)
 
 
-def test_a_source_that_fails_is_asked_less_and_less_but_never_given_up():
+def test_a_source_that_fails_is_requested_less_and_less_but_never_given_up():
     one = job(FakeReader(), 15.0)
     pauses = []
     for failures in (0, 1, 2, 3, 4, 5, 2_000):

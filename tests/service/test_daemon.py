@@ -13,7 +13,7 @@ from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
 from diagnostics.store.claim import claimed
 
 
-def test_what_takes_a_restart_is_told_and_stays_until_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_takes_a_restart_is_reported_and_stays_until_then(caplog: pytest.LogCaptureFixture) -> None:
     servers = tuple(ServerSettings(url=f"http://{name}:8000") for name in "ab")
     begun = Settings(server=servers[:1])
     wanted = [Settings(server=servers, collect=CollectSettings(interval=1.0)), begun]

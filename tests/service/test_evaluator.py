@@ -204,7 +204,7 @@ def test_a_run_goes_on_where_the_last_one_ended():
     assert {change.kind for change in after.changes} <= {IncidentTransition.UPDATED}
 
 
-def test_those_who_wait_for_the_board_are_told_at_once():
+def test_those_who_wait_for_the_board_are_reported_at_once():
     board, seen = StateBoard(0.0), []
     watcher = threading.Thread(target=lambda: seen.append(board.wait(0, 10.0).version))
     watcher.start()

@@ -5,7 +5,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from diagnostics.service.evaluator import TOLD_FOR, ClockWatch
+from diagnostics.service.evaluator import REPORTED_FOR, ClockWatch
 from diagnostics.service.own import metrics
 from diagnostics.service.own.metrics import OwnMetrics, ServiceFault, ServiceFaults
 from diagnostics.store.database import WriteErrors
@@ -22,7 +22,7 @@ def test_a_fault_lasts_from_its_first_failure_until_it_works_again() -> None:
     made.failed(WHAT, "disk full")
     made.failed(WHAT, "read-only")
     assert made.lasting() == [ServiceFault(what=WHAT, reason="read-only", since=10.0, last=25.0, times=2)]
-    assert made.lasting()[0].told(30.0) == "writing the history fails (2 times in 20 s): read-only"
+    assert made.lasting()[0].reported(30.0) == "writing the history fails (2 times in 20 s): read-only"
     made.works(WHAT)
     assert made.lasting() == []
 
@@ -42,15 +42,15 @@ def test_what_fails_is_on_the_page_in_the_api_and_in_the_metrics_while_it_lasts(
         page = urlopen(serving.url, timeout=10).read().decode()
         assert "writing the history fails (once in " in page
         assert "No space left on &lt;device&gt;" in page
-        (said,) = json.load(urlopen(f"{serving.url}/api/v1/state", timeout=10))["faults"]
-        assert (said["what"], said["reason"]) == (WHAT, "No space left on <device>")
+        (stated,) = json.load(urlopen(f"{serving.url}/api/v1/state", timeout=10))["faults"]
+        assert (stated["what"], stated["reason"]) == (WHAT, "No space left on <device>")
         assert count(serving.metrics, "diag_faults") == 1
         trouble.over(WHAT)
         assert "No space left" not in urlopen(serving.url, timeout=10).read().decode()
         assert count(serving.metrics, "diag_faults") == 0
 
 
-def test_a_clock_that_is_set_is_told_of_for_an_hour_and_one_that_is_slewed_is_not() -> None:
+def test_a_clock_that_is_set_is_reported_of_for_an_hour_and_one_that_is_slewed_is_not() -> None:
     metrics = OwnMetrics()
     watch = ClockWatch(metrics)
     for now, steady in ((1000.0, 0.0), (1015.1, 15.0), (1030.2, 30.0)):
@@ -59,8 +59,8 @@ def test_a_clock_that_is_set_is_told_of_for_an_hour_and_one_that_is_slewed_is_no
     watch.look(400.0, 45.0)
     (fault,) = metrics.faults.lasting()
     assert fault.reason == "the clock was set back by 645.2 s"
-    watch.look(400.0 + TOLD_FOR, 45.0 + TOLD_FOR)
+    watch.look(400.0 + REPORTED_FOR, 45.0 + REPORTED_FOR)
     assert metrics.faults.lasting(), "not yet"
-    watch.look(402.0 + TOLD_FOR, 47.0 + TOLD_FOR)
+    watch.look(402.0 + REPORTED_FOR, 47.0 + REPORTED_FOR)
     assert metrics.faults.lasting() == []
     assert count(metrics, "diag_errors_total", part="clock") == 1

@@ -38,14 +38,14 @@ def test_a_change_that_saves_nothing_leaves_no_cause(right: Stage) -> None:
 def test_the_same_stage_is_the_cause_where_nothing_outlasts_it() -> None:
     found = served(forked(FULL, left=0.01, whole=0.0935).scrapes())
 
-    assert [(one.check, one.subject.model) for one in found.loud] == [("single-instance-serialization", "right")]
+    assert [(one.check, one.subject.model) for one in found.actionable] == [("single-instance-serialization", "right")]
 
 
 def test_no_cause_is_sure_where_the_window_is_not_reproduced() -> None:
     found = doubted()
 
-    assert found.loud
-    for one in found.loud:
+    assert found.actionable
+    for one in found.actionable:
         assert one.confidence <= DOUBTED_CONFIDENCE
         assert SAYS in one.doubt
 
@@ -53,7 +53,7 @@ def test_no_cause_is_sure_where_the_window_is_not_reproduced() -> None:
 @pytest.fixture(scope="module")
 def serving() -> Iterator[Serving]:
     with Serving(["chat"]) as running:
-        running.said("chat", doubted())
+        running.stated("chat", doubted())
         yield running
 
 

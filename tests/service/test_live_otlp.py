@@ -16,7 +16,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.trace_export import decode_spans
 from tests.collect.fake_triton import fake_triton, free_ports
-from tests.service.otel_collector import collecting, said
+from tests.service.otel_collector import collecting, stated
 from tests.soak.running import serving, until
 
 pytestmark = pytest.mark.live
@@ -88,7 +88,9 @@ def test_what_the_service_does_reaches_a_collector_to_the_last_span(tmp_path: Pa
             until(lambda: collector.named("evaluate"), 20, "its span")
             service.ask("/healthz")
             assert service.end() == 0
-        scrapes = [said(one.attributes) for one in collector.named("scrape") if said(one.attributes).get("server.port")]
+        scrapes = [
+            stated(one.attributes) for one in collector.named("scrape") if stated(one.attributes).get("server.port")
+        ]
         assert {(one["server.address"], one["server.port"]) for one in scrapes} == {("127.0.0.1", triton.port)}
         assert collector.named("GET /healthz")
         rounds = collector.newest["diag_rounds"].sum.data_points

@@ -37,11 +37,11 @@ def test_a_postgresql_that_is_away(tmp_path: Path, program: Forks, triton: Movin
         faults_of_postgresql(tmp_path, program, triton, server)
 
 
-def test_a_disk_that_cannot_be_written_is_told_in_one_line_at_the_start(tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_written_is_reported_in_one_line_at_the_start(tmp_path: Path) -> None:
     try:
-        with mounted(tmp_path / "disk", options=",ro") as disk, pytest.raises(CollectError) as told:
+        with mounted(tmp_path / "disk", options=",ro") as disk, pytest.raises(CollectError) as reported:
             opened(disk / "data")
     except CannotMount as reason:
         pytest.skip(str(reason))
-    assert "Read-only file system" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "Read-only file system" in str(reported.value)
+    assert "\n" not in str(reported.value)

@@ -162,13 +162,13 @@ def incidents(service: Serving) -> list[dict[str, Any]]:
     return sorted(of_safety, key=lambda one: one["opened"])
 
 
-def told(service: Serving) -> list[str]:
+def reported(service: Serving) -> list[str]:
     """Return the changes of settings that the newest verdict tells."""
     return [line for one in service.json("/api/v1/state")["deployments"] for line in one["changes"]]
 
 
-def told_of_safety(service: Serving) -> list[str]:
-    return re.findall(r"settings of safety changed [\d:]+: (.*)", "\n".join(told(service)))
+def reported_of_safety(service: Serving) -> list[str]:
+    return re.findall(r"settings of safety changed [\d:]+: (.*)", "\n".join(reported(service)))
 
 
 def set_count(server: TritonLauncher, count: int) -> None:
@@ -190,13 +190,13 @@ def test_a_second_instance_ends_the_incident_and_one_less_brings_it_back(
         until(lambda: incidents(service)[0]["closed"], 20, "the end of the incident")
         (first,) = incidents(service)
         assert first["ending"] == "changed"
-        assert told_of_safety(service) == ["count 1 → 2"]
+        assert reported_of_safety(service) == ["count 1 → 2"]
 
         set_count(server, 1)
         until(lambda: len(incidents(service)) > 1, 25, "the incident again")
         again = incidents(service)[1]
         assert again["check"] == "single-instance-serialization"
-        assert told_of_safety(service) == ["count 1 → 2", "count 2 → 1"]
+        assert reported_of_safety(service) == ["count 1 → 2", "count 2 → 1"]
 
 
 def load_all(server: TritonLauncher, *, changed: bool) -> None:
@@ -221,7 +221,7 @@ def untimed(lines: list[str]) -> list[str]:
     return sorted(re.sub(r" changed [\d:]+:", " changed:", line) for line in lines)
 
 
-def test_each_setting_that_a_patch_can_change_is_told_in_both_directions(
+def test_each_setting_that_a_patch_can_change_is_reported_in_both_directions(
     server: TritonLauncher, service: Serving
 ) -> None:
     there = [f"settings of {name} changed: {', '.join(one.shown.values())}" for name, one in MODELS.items()]
@@ -229,13 +229,13 @@ def test_each_setting_that_a_patch_can_change_is_told_in_both_directions(
     load_all(server, changed=False)
     read = service.json("/api/v1/targets")[0]["last_round"]
     until(lambda: service.json("/api/v1/targets")[0]["last_round"] > read + INTERVAL, 15, "a round")
-    assert told(service) == []
+    assert reported(service) == []
     load_all(server, changed=True)
-    until(lambda: len(told(service)) >= len(there), 15, "the changes")
-    assert untimed(told(service)) == sorted(there)
+    until(lambda: len(reported(service)) >= len(there), 15, "the changes")
+    assert untimed(reported(service)) == sorted(there)
     load_all(server, changed=False)
-    until(lambda: len(told(service)) >= len(there) + len(back), 15, "the changes back")
-    assert untimed(told(service)) == sorted(there + back)
+    until(lambda: len(reported(service)) >= len(there) + len(back), 15, "the changes back")
+    assert untimed(reported(service)) == sorted(there + back)
     (deployment,) = service.json("/api/v1/state")["deployments"]
     past = service.json(f"/api/v1/explain?deployment={deployment['name']}")["changes"]
     assert untimed([one["text"] for one in past]) == sorted(there + back)

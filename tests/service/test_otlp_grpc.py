@@ -82,7 +82,7 @@ def test_what_is_no_request_is_an_invalid_argument():
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_beyond_the_allowance_exporters_are_told_when_to_come_back():
+def test_beyond_the_allowance_exporters_are_reported_when_to_come_back():
     watched = Watched(per_second=1)
     with opened(watched) as door:
         send(door, request(1))
@@ -108,7 +108,7 @@ def test_a_message_that_is_too_large_is_refused_unpacked_too(compression: grpc.C
     assert len(watched.kept["chat"].spans) == 1
 
 
-def test_it_does_not_listen_for_strangers_unless_told_to():
+def test_it_does_not_listen_for_strangers_unless_reported_to():
     with pytest.raises(UsageError, match="lets everyone in"):
         made(chosen("0.0.0.0:0"), Watched())
     door = made(chosen(":0", web__allow_unauthenticated="true"), Watched())
@@ -116,7 +116,7 @@ def test_it_does_not_listen_for_strangers_unless_told_to():
     door.stop()
 
 
-def test_an_address_in_use_is_told_in_a_line():
+def test_an_address_in_use_is_reported_in_a_line():
     watched = Watched()
     with opened(watched) as door, pytest.raises(CollectError, match="cannot listen"):
         made(chosen(f"127.0.0.1:{door.port}"), watched)

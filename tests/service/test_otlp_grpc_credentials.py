@@ -169,7 +169,7 @@ def test_what_grpc_cannot_keep_to_is_refused_at_the_start(tmp_path: Path):
         closed(tmp_path, f"{TLS}  min_version: TLS13\n").__enter__()
 
 
-def test_strangers_may_come_where_they_are_asked(tmp_path: Path):
+def test_strangers_may_come_where_they_are_requested(tmp_path: Path):
     (tmp_path / "token").write_text(TOKEN)
     flags = {"otlp.grpc_listen_address": "0.0.0.0:4317", "web.bearer_token_file": str(tmp_path / "token")}
     settings = load(None, {}, flags).settings
@@ -196,7 +196,7 @@ def unfinished(door: Closed, calls: int, metadata: tuple[tuple[str, str], ...] =
                 ends.put(None)
 
 
-def test_credentials_are_asked_before_a_message_is_there(tmp_path: Path):
+def test_credentials_are_requested_before_a_message_is_there(tmp_path: Path):
     with closed(tmp_path) as door, unfinished(door, 40) as calls:
         assert {call.exception(timeout=5).code() for call in calls} == {grpc.StatusCode.UNAUTHENTICATED}
         assert code(door, f"Bearer {TOKEN}") is None

@@ -70,8 +70,8 @@ def test_a_services_own_exporter_is_understood(taking: tuple[Watched, Door], com
 def test_what_cannot_be_read_is_a_status_in_the_requests_encoding(taking: tuple[Watched, Door], kind: str):
     answer = post(taking[1], b"\xff\xff{", kind)
     assert (answer.status, answer.headers["content-type"]) == (400, kind)
-    said = json.loads(answer.data) if kind == JSON else Status.FromString(answer.data)
-    assert "cannot be read" in said["message"] if kind == JSON else said.code == 3
+    stated = json.loads(answer.data) if kind == JSON else Status.FromString(answer.data)
+    assert "cannot be read" in stated["message"] if kind == JSON else stated.code == 3
 
 
 def test_a_body_that_declares_json_is_not_taken_for_gzip(taking: tuple[Watched, Door]):
@@ -120,7 +120,7 @@ def test_a_body_of_unknown_length_is_bounded_too(taking: tuple[Watched, Door]):
     assert (answer.status, json.loads(answer.data)["code"]) == (413, 3)
 
 
-def test_spans_that_are_not_taken_are_told_as_partial_success():
+def test_spans_that_are_not_taken_are_reported_as_partial_success():
     with receiving(Watched(per_second=10)) as (_, door):
         answer = post(door, body(1, 2))
         assert json.loads(answer.data)["partialSuccess"]["rejectedSpans"] == "2"
@@ -229,8 +229,8 @@ def test_what_the_door_refuses_is_a_status_in_the_requests_encoding(
     sent = b" " * (MOST + 1) if status == 413 else body(1)
     answer = post(taking[1], sent, kind, **headers)
     assert (answer.status, answer.headers["content-type"]) == (status, kind)
-    said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
-    assert (said.code, bool(said.message)) == (code, True)
+    stated = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
+    assert (stated.code, bool(stated.message)) == (code, True)
 
 
 def test_a_body_of_no_known_form_is_refused_with_a_status_in_json(taking: tuple[Watched, Door]):
@@ -238,12 +238,12 @@ def test_a_body_of_no_known_form_is_refused_with_a_status_in_json(taking: tuple[
     assert (answer.status, Parse(answer.data, Status()).code) == (415, 3)
 
 
-def test_who_sends_without_the_token_is_told_so_in_the_requests_encoding(tmp_path: Path):
+def test_who_sends_without_the_token_is_reported_in_the_requests_encoding(tmp_path: Path):
     (tmp_path / "token").write_text("a-long-token")
     with receiving(web__bearer_token_file=str(tmp_path / "token")) as (watched, door):
         for kind in (JSON, PROTOBUF):
             answer = post(door, body(1), kind, Authorization="Bearer wrong")
-            said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
-            assert (answer.status, answer.headers["www-authenticate"], said.code) == (401, 'Bearer realm="diag"', 16)
+            stated = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
+            assert (answer.status, answer.headers["www-authenticate"], stated.code) == (401, 'Bearer realm="diag"', 16)
         assert post(door, body(1), Authorization="Bearer a-long-token").status == 200
     assert [one.about.vouched for one in watched.kept["chat"].traced] == [True]

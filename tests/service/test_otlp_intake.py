@@ -128,7 +128,7 @@ def test_of_a_body_with_more_than_a_seconds_worth_the_rest_is_refused():
     assert (watched.counted("accepted"), watched.counted("refused")) == (10, 2)
 
 
-def test_spans_that_cannot_be_read_are_told_and_spoil_no_others():
+def test_spans_that_cannot_be_read_are_reported_and_spoil_no_others():
     made = json.loads(body(1))
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"] = "0"
     watched = Watched()
@@ -215,8 +215,8 @@ def test_the_explanation_tells_of_spans_that_nobody_vouches_for(vouched: bool):
     watched.give(SpanBatch(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
     watched.take_in()
     notes = trace_notes(watched.evaluate().explanation.evidence, ())
-    said = [note.what for note in notes if "without credentials" in note.why]
-    assert said == ([] if vouched else [f"{SPANS_A_TRACE} of {SPANS_A_TRACE} spans"])
+    stated = [note.what for note in notes if "without credentials" in note.why]
+    assert stated == ([] if vouched else [f"{SPANS_A_TRACE} of {SPANS_A_TRACE} spans"])
 
 
 def test_of_more_than_can_be_kept_whole_traces_are_left_out_and_counted():
@@ -268,7 +268,7 @@ def test_a_deployment_without_many_spans_keeps_all_of_them_beside_one_with_too_m
     assert len(watched.kept["b"].spans) == 2 * SPANS_A_TRACE
 
 
-def test_a_replay_says_of_spans_what_the_live_verdict_said():
+def test_a_replay_says_of_spans_what_the_live_verdict_stated():
     watched = Watched(kept_per_second=4, memory=Recording())
     for number in range(0, 60, 10):
         take(watched, body(*range(number, number + 10)), STRANGER)

@@ -24,7 +24,7 @@ from diagnostics.settings.load import load
 from exporters.sinks.posting import DeliveryFailure, Poster
 from exporters.sources.access import SourceOptions
 from tests.service.http.door import door
-from tests.service.otel_collector import collecting, said
+from tests.service.otel_collector import collecting, stated
 from tests.service.parts import count, until
 from tests.service.receiving import Watched
 from tests.service.test_otlp_grpc import opened
@@ -41,11 +41,11 @@ def telling(
     """Send what a service says of itself as the variables have it, until the context is left."""
     for name, value in variables.items():
         patched.setenv(name, value)
-    told = metrics or OwnMetrics()
-    (part,) = own_telemetry(load(None, {}, {}).settings, variables, told)
+    reported = metrics or OwnMetrics()
+    (part,) = own_telemetry(load(None, {}, {}).settings, variables, reported)
     part.start()
     try:
-        yield told
+        yield reported
     finally:
         part.stop()
 
@@ -61,7 +61,7 @@ def test_spans_and_metrics_arrive_when_the_service_ends(monkeypatch: pytest.Monk
             for seconds in (0.001, 0.3, 100.0):
                 metrics.evaluation_seconds.observe(seconds)
         (one,) = collector.spans
-        assert (one.name, one.kind, said(one.attributes)) == (
+        assert (one.name, one.kind, stated(one.attributes)) == (
             "scrape",
             Span.SPAN_KIND_CLIENT,
             {"diag.scrapes": 3, "server.port": 8000},
@@ -70,12 +70,12 @@ def test_spans_and_metrics_arrive_when_the_service_ends(monkeypatch: pytest.Monk
         assert {"service.version", "service.instance.id", "telemetry.sdk.name"} <= set(collector.resource)
 
         rounds = collector.newest["diag_rounds"].sum
-        points = {tuple(sorted(said(one.attributes).items())): one.as_double for one in rounds.data_points}
+        points = {tuple(sorted(stated(one.attributes).items())): one.as_double for one in rounds.data_points}
         assert points == {(("outcome", "ok"), ("server", "a")): 2, (("outcome", "failed"), ("server", "b")): 1}
         assert rounds.is_monotonic
         assert all(0 < one.start_time_unix_nano <= one.time_unix_nano for one in rounds.data_points)
         assert collector.newest["diag_queue_length"].gauge.data_points[0].as_double == 7
-        assert "version" in said(collector.newest["diag_build_info"].gauge.data_points[0].attributes)
+        assert "version" in stated(collector.newest["diag_build_info"].gauge.data_points[0].attributes)
         took = collector.newest["diag_evaluation_seconds"]
         (histogram,) = took.histogram.data_points
         assert (took.unit, histogram.count, round(histogram.sum, 3)) == ("s", 3, 100.301)
@@ -149,7 +149,7 @@ def test_nobody_waits_for_a_collector_that_hangs(monkeypatch: pytest.MonkeyPatch
     assert "not taken within 0.1 s" in caplog.text
 
 
-def test_grpc_is_spoken_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_grpc_is_spoken_where_it_is_requested(monkeypatch: pytest.MonkeyPatch):
     watched = Watched()
     with opened(watched) as receiver:
         variables = {BASE: f"http://127.0.0.1:{receiver.port}", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
@@ -191,7 +191,7 @@ def test_endpoints_are_found_as_the_specification_has_it(variables: Mapping[str,
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "reported"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: there is no exporter 'zipkin'"),
         ({"OTEL_METRICS_EXPORTER": "prometheus"}, "/metrics is there in any case"),
@@ -202,10 +202,10 @@ def test_endpoints_are_found_as_the_specification_has_it(variables: Mapping[str,
         ({BASE: "http://c", "OTEL_METRIC_EXPORT_INTERVAL": "0"}, "'0' is no number of milliseconds"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line_without_secrets(variables: Mapping[str, str], told: str):
+def test_what_cannot_be_done_is_reported_in_one_line_without_secrets(variables: Mapping[str, str], reported: str):
     with pytest.raises(UsageError) as refused:
         own_telemetry(load(None, {}, {}).settings, variables, OwnMetrics())
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert SECRET not in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -231,7 +231,7 @@ def test_another_service_of_the_same_machine_may_be_sent_to():
         assert len(wanted(settings, {BASE: endpoint})) == 2
 
 
-def test_an_exporter_that_is_not_installed_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_an_exporter_that_is_not_installed_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     variables = {BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
     with pytest.raises(UsageError, match=r"pip install .* opentelemetry-exporter-otlp-proto-grpc"):
@@ -267,7 +267,7 @@ def test_a_request_that_is_served_is_a_span_by_the_semantic_conventions(monkeypa
             opened.ask("/v1/traces", "POST", body=b"{}", Content_Type="application/json")
             port = opened.server.port
         (span,) = collector.spans
-    found = said(span.attributes)
+    found = stated(span.attributes)
     assert (span.name, span.kind) == ("GET /api/v1/deployments/{name}/explanation", Span.SPAN_KIND_SERVER)
     assert span.trace_id.hex() == caller
     assert found.pop("client.port") > 0
@@ -295,8 +295,8 @@ def test_a_delivery_is_a_span_without_what_may_be_secret(monkeypatch: pytest.Mon
                 poster.post(b"")
         taken, refused = collector.named("POST")
     known = {"http.request.method": "POST", "server.address": "127.0.0.1", "server.port": receiver.port}
-    assert said(taken.attributes) == {**known, "http.response.status_code": 200}
-    assert said(refused.attributes) == {**known, "http.response.status_code": 503, "error.type": "503"}
+    assert stated(taken.attributes) == {**known, "http.response.status_code": 200}
+    assert stated(refused.attributes) == {**known, "http.response.status_code": 503, "error.type": "503"}
     assert (refused.status.code, refused.status.message) == (Status.STATUS_CODE_ERROR, "HTTP 503")
     assert {one.kind for one in (taken, refused)} == {Span.SPAN_KIND_CLIENT}
 
@@ -308,7 +308,7 @@ def test_an_exception_fails_its_span_and_tells_nothing_but_its_kind(monkeypatch:
         with failing, telling(monkeypatch, variables) as metrics, metrics.tracer.span("evaluate"):
             raise ValueError(SECRET)
         (span,) = collector.spans
-    assert said(span.attributes) == {"error.type": "ValueError"}
+    assert stated(span.attributes) == {"error.type": "ValueError"}
     assert SECRET.encode() not in collector.traces[0].SerializeToString()
 
 

@@ -12,8 +12,8 @@ def peers(*names: str) -> Peers[str]:
 
 def test_the_longest_idle_stranger_gives_way_first_and_whoever_was_admitted_last() -> None:
     made = peers("a", "b", "c", "d")
-    made.asked(("192.0.2.1", 0), admitted=True)
-    made.asked(("192.0.2.1", 1), admitted=False)
+    made.requested(("192.0.2.1", 0), admitted=True)
+    made.requested(("192.0.2.1", 1), admitted=False)
     assert made.give_way(2) == ["c", "d"]
     assert made.give_way(0) == ["b", "a"]
     assert len(made) == 0
@@ -21,14 +21,14 @@ def test_the_longest_idle_stranger_gives_way_first_and_whoever_was_admitted_last
 
 def test_a_wrong_password_later_does_not_make_a_stranger_of_whoever_was_admitted() -> None:
     made = peers("a", "b")
-    made.asked(("192.0.2.1", 0), admitted=True)
-    made.asked(("192.0.2.1", 0), admitted=False)
+    made.requested(("192.0.2.1", 0), admitted=True)
+    made.requested(("192.0.2.1", 0), admitted=False)
     assert made.give_way(1) == ["b"]
 
 
 def test_a_port_that_is_used_again_is_another_connection() -> None:
     made = peers("a", "b")
-    made.asked(("192.0.2.1", 0), admitted=True)
+    made.requested(("192.0.2.1", 0), admitted=True)
     made.came(("192.0.2.1", 0), "later")
     assert made.give_way(0) == ["b", "later"]
 
@@ -36,7 +36,7 @@ def test_a_port_that_is_used_again_is_another_connection() -> None:
 def test_what_ended_by_itself_is_forgotten_and_a_peer_that_never_came_is_not_made_up() -> None:
     made = peers("a", "b")
     made.forget(lambda name: name == "a")
-    made.asked(("192.0.2.9", 1), admitted=True)
+    made.requested(("192.0.2.9", 1), admitted=True)
     assert made.give_way(0) == ["b"]
 
 

@@ -41,7 +41,7 @@ def test_servers_of_a_deployment_are_judged_together_at_the_shortest_interval():
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "stated"),
     [
         ([{"name": "chat", "servers": ["http://x:8000"]}], "no [[server]] with the URL 'http://x:8000'"),
         ([{"name": "one", "servers": [A]}, {"name": "two", "servers": [A]}], "is in one too"),
@@ -50,10 +50,10 @@ def test_servers_of_a_deployment_are_judged_together_at_the_shortest_interval():
         ([{"name": "b:8000", "servers": [A]}], "two deployments would be called b:8000"),
     ],
 )
-def test_deployments_that_contradict_each_other_are_refused(written: list[dict[str, object]], said: str):
+def test_deployments_that_contradict_each_other_are_refused(written: list[dict[str, object]], stated: str):
     with pytest.raises(UsageError) as caught:
         deployments(settings({"url": A}, {"url": B}, deployment=written))
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
 
 
 def test_a_server_that_is_written_twice_is_refused():
@@ -73,7 +73,7 @@ def test_secrets_are_read_from_their_files_and_shown_nowhere(tmp_path: Path):
 
 
 @pytest.mark.parametrize("key", ["bearer_token_file", "basic_auth_file", "ca_file", "cert_file"])
-def test_a_file_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path, key: str):
+def test_a_file_that_is_not_there_is_reported_before_anything_is_read(tmp_path: Path, key: str):
     chosen = settings({"url": A, key: str(tmp_path / "gone")})
     with pytest.raises(UsageError) as caught:
         jobs(chosen, deployments(chosen))
@@ -109,17 +109,17 @@ class Found:
 class Gpus:
     """A driver that counts."""
 
-    asked = closed = 0
+    requested = closed = 0
 
     def sample(self) -> Scrape:
-        self.asked += 1
+        self.requested += 1
         return Scrape(server="", kind=BodyKind.NVML, at=1.0, mono=1.0, body=b"{}")
 
     def close(self) -> None:
         self.closed += 1
 
 
-def test_the_gpus_are_asked_once_for_all_deployments_that_run_wholly_here(monkeypatch: pytest.MonkeyPatch):
+def test_the_gpus_are_requested_once_for_all_deployments_that_run_wholly_here(monkeypatch: pytest.MonkeyPatch):
     gpus = Gpus()
     monkeypatch.setattr(jobs_module, "Machine", Found)
     monkeypatch.setattr(jobs_module.NvmlSampler, "open", lambda: gpus)
@@ -127,8 +127,8 @@ def test_the_gpus_are_asked_once_for_all_deployments_that_run_wholly_here(monkey
     readers = {name: [SimpleNamespace(found=one) for one in found] for name, found in servers.items()}
     reader = MachineReader(readers)
     reader.round()
-    told = {name: [one.server for one in scrapes] for name, scrapes in reader.shares.items()}
-    assert told == {"one": ["here-1", ""], "two": ["here-2", "here-3", ""], "part": ["here-4"]}
+    reported = {name: [one.server for one in scrapes] for name, scrapes in reader.shares.items()}
+    assert reported == {"one": ["here-1", ""], "two": ["here-2", "here-3", ""], "part": ["here-4"]}
     readers["one"][0].found = readers["two"][0].found = None
     reader.round()
-    assert (set(reader.shares), gpus.asked, gpus.closed) == ({"part"}, 1, 1)
+    assert (set(reader.shares), gpus.requested, gpus.closed) == ({"part"}, 1, 1)

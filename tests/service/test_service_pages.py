@@ -28,7 +28,7 @@ from tests.service.serving import Serving, recorded
 from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
 
 
-def asked(serving: Serving, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def requested(serving: Serving, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=10)
     try:
         connection.request("GET", path, headers=headers)
@@ -39,7 +39,7 @@ def asked(serving: Serving, path: str, **headers: str) -> tuple[int, dict[str, s
 
 
 def text_of(serving: Serving, path: str, status: int = 200) -> str:
-    found, _, body = asked(serving, path)
+    found, _, body = requested(serving, path)
     assert found == status
     return body.decode()
 
@@ -54,11 +54,11 @@ def headline(serving: Serving, path: str = "/") -> str:
 def service() -> Iterator[Serving]:
     hostile = tuple(f"odd-{kind}" for kind in HOSTILE)
     with Serving((NAME, "fine", "idle", "unclear", "few", "gone", "new", *hostile)) as made:
-        made.said(NAME, recorded("cpu-handed-single-instance"))
-        said = {"fine": "healthy", "idle": "idle", "unclear": "no clear cause", "few": "one read"}
-        said |= {f"odd-{kind}": f"hostile {kind}" for kind in HOSTILE}
-        for name, situation in said.items():
-            made.said(name, situations()[situation])
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        stated = {"fine": "healthy", "idle": "idle", "unclear": "no clear cause", "few": "one read"}
+        stated |= {f"odd-{kind}": f"hostile {kind}" for kind in HOSTILE}
+        for name, situation in stated.items():
+            made.stated(name, situations()[situation])
         made.reached("gone", error="connection <b>refused</b>")
         yield made
 
@@ -89,17 +89,17 @@ def test_before_the_first_round_it_says_what_it_waits_for() -> None:
 
 def test_when_all_is_well_it_says_so() -> None:
     with Serving(("a", "b", "c")) as made:
-        made.said("a", situations()["healthy"])
-        made.said("b", situations()["healthy"])
-        made.said("c", situations()["idle"])
+        made.stated("a", situations()["healthy"])
+        made.stated("b", situations()["healthy"])
+        made.stated("c", situations()["idle"])
 
         assert headline(made) == "Nothing is wrong: 2 deployments healthy, 1 idle"
 
 
 def test_without_requests_nothing_is_called_healthy() -> None:
     with Serving(("a", "b")) as made:
-        made.said("a", situations()["idle"])
-        made.said("b", situations()["idle"])
+        made.stated("a", situations()["idle"])
+        made.stated("b", situations()["idle"])
 
         assert headline(made) == "No deployment has requests"
 
@@ -116,8 +116,8 @@ def test_what_hurts_requests_comes_first_and_a_server_that_cannot_be_read_stands
 
 def test_a_server_that_cannot_be_read_comes_before_what_hurts_nobody() -> None:
     with Serving((NAME, "fine", "unclear")) as made:
-        made.said("fine", situations()["healthy"])
-        made.said("unclear", situations()["no clear cause"])
+        made.stated("fine", situations()["healthy"])
+        made.stated("unclear", situations()["no clear cause"])
         made.reached(NAME, error="connection refused")
 
         assert headline(made) == f"{NAME}.example:8002 cannot be read"
@@ -136,7 +136,7 @@ def test_a_server_that_is_down_is_critical_unless_it_is_known_to_have_had_no_req
 
 def test_a_server_that_never_answered_stands_behind_what_hurts_requests() -> None:
     with Serving((NAME, "never")) as made:
-        made.said(NAME, situations()["degraded"])
+        made.stated(NAME, situations()["degraded"])
         made.reached("never", error="connection refused", ago=None)
 
         page = text_of(made, "/deployments/never")
@@ -156,7 +156,7 @@ def test_servers_beside_the_one_that_is_named_first_are_counted_as_further_ones(
 
 def test_one_server_of_two_that_had_requests_and_is_down_is_critical() -> None:
     with Serving((NAME,)) as made:
-        made.said(NAME, situations()["healthy"])
+        made.stated(NAME, situations()["healthy"])
         made.reached("second", error="connection refused", deployment=NAME, served=True)
 
         page = text_of(made, "/")
@@ -166,7 +166,7 @@ def test_one_server_of_two_that_had_requests_and_is_down_is_critical() -> None:
 
 def test_one_server_of_two_that_is_down_does_not_hide_the_verdict(service: Serving) -> None:
     with Serving((NAME,)) as made:
-        made.said(NAME, situations()["healthy"])
+        made.stated(NAME, situations()["healthy"])
         made.reached("second", error="connection refused", deployment=NAME)
 
         page = text_of(made, "/")
@@ -175,7 +175,7 @@ def test_one_server_of_two_that_is_down_does_not_hide_the_verdict(service: Servi
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "stated"),
     [
         (NAME, "one instance of safety busy 94 %"),
         ("idle", "requests completed"),
@@ -183,13 +183,13 @@ def test_one_server_of_two_that_is_down_does_not_hide_the_verdict(service: Servi
         ("few", "no counter was read twice"),
     ],
 )
-def test_each_verdict_has_its_sentence(service: Serving, name: str, said: str) -> None:
-    assert said in headline(service, f"/deployments/{name}")
+def test_each_verdict_has_its_sentence(service: Serving, name: str, stated: str) -> None:
+    assert stated in headline(service, f"/deployments/{name}")
 
 
 def test_a_verdict_older_than_the_rounds_says_so() -> None:
     with Serving((NAME,)) as made:
-        made.said(NAME, situations()["degraded"], at=time.time() - 120)
+        made.stated(NAME, situations()["degraded"], at=time.time() - 120)
 
         assert "nothing newer could be judged" in text_of(made, "/")
 
@@ -212,7 +212,7 @@ def test_no_name_of_a_server_can_do_anything(service: Serving) -> None:
         assert clean(lines) == lines, path
 
 
-def test_every_check_can_be_asked_why_not(service: Serving) -> None:
+def test_every_check_can_be_requested_why_not(service: Serving) -> None:
     page = text_of(service, f"/deployments/{NAME}?check=gpu-saturated")
 
     assert re.findall(r'<option value="([^"]+)"', page) == list(catalogue())
@@ -240,7 +240,7 @@ def test_every_check_has_a_runbook_at_its_address(service: Serving) -> None:
     ],
 )
 def test_what_is_not_there_is_not_found(service: Serving, path: str) -> None:
-    assert asked(service, path)[0] == 404
+    assert requested(service, path)[0] == 404
 
 
 def test_a_time_that_is_none_is_a_wrong_request(service: Serving) -> None:
@@ -258,7 +258,7 @@ def test_incidents_are_found_by_words_state_and_severity(service: Serving) -> No
 
 
 def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_of_its_text(service: Serving) -> None:
-    _, headers, body = asked(service, "/")
+    _, headers, body = requested(service, "/")
     policy = headers["content-security-policy"]
 
     assert "unsafe" not in policy
@@ -270,12 +270,12 @@ def test_files_are_kept_by_browsers_for_as_long_as_they_stay_the_same(service: S
     address = re.search(r'data-plotly="([^"]+)"', text_of(service, "/"))
     assert address is not None
 
-    status, headers, body = asked(service, address[1], **{"Accept-Encoding": "gzip"})
+    status, headers, body = requested(service, address[1], **{"Accept-Encoding": "gzip"})
 
     assert status == 200
     assert "immutable" in headers["cache-control"]
     assert gzip.decompress(body).decode() == get_plotlyjs()
-    assert asked(service, "/static/plotly.min.js?v=other")[1]["cache-control"] == "no-cache"
+    assert requested(service, "/static/plotly.min.js?v=other")[1]["cache-control"] == "no-cache"
 
 
 def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
@@ -290,7 +290,7 @@ def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
     assert "The history is off" in page
 
 
-def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_asked_for(
+def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_requested(
     service: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = standing.Fleet()
@@ -304,15 +304,15 @@ def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_asked_for
 def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Path) -> None:
     with Serving((NAME,), history=opened(tmp_path).reader) as made:
         assert "Collecting since" in text_of(made, f"/deployments/{NAME}")
-        made.said(NAME, recorded.__wrapped__("cpu-handed-single-instance"))  # of now, not of another test
+        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))  # of now, not of another test
 
-        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
+        reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
 
-    queue = next(chart for chart in told["charts"] if chart["title"] == "queue")
+    queue = next(chart for chart in reported["charts"] if chart["title"] == "queue")
     assert len(queue["at"]) > 10
     assert queue["at"] == sorted(queue["at"])
     assert all(0.01 < value < 0.6 for value in queue["values"])
-    assert told["since"] == made.service.board.read().started
+    assert reported["since"] == made.service.board.read().started
 
 
 def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,10 +320,10 @@ def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: 
     whole = history.reader.signals(NAME, "queue_seconds", 0, time.time(), server=SERVER, model="slow")
     monkeypatch.setattr(type(history.reader), "signals", lambda *_, **__: whole[:-2])
     with Serving((NAME,), history=history.reader) as made:
-        made.said(NAME, verdicts[-1].explanation)
-        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=slow"))
+        made.stated(NAME, verdicts[-1].explanation)
+        reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=slow"))
 
-    queue = told["charts"][0]["at"]
+    queue = reported["charts"][0]["at"]
     remembered = [bucket.at + 30 for bucket in whole[:-2]]
     assert queue[: len(remembered)] == remembered
     assert len(queue) >= len(remembered) + 3
@@ -333,10 +333,10 @@ def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: 
 
 def test_a_timeline_of_a_server_that_is_not_there_is_empty(lived: History) -> None:
     with Serving((NAME,), history=lived.reader) as made:
-        made.said(NAME, situations()["healthy"])
-        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?server=none&model=none"))
+        made.stated(NAME, situations()["healthy"])
+        reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?server=none&model=none"))
 
-    assert [chart["at"] for chart in told["charts"]] == [[], [], []]
+    assert [chart["at"] for chart in reported["charts"]] == [[], [], []]
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +354,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> History:
 def test_an_incident_that_is_over_keeps_its_address_and_its_evidence(lived: History) -> None:
     past = lived.reader.incidents(state="closed")[0]
     with Serving((NAME,), history=lived.reader) as made:
-        made.said(NAME, situations()["healthy"])
+        made.stated(NAME, situations()["healthy"])
         page = text_of(made, f"/incidents/{past.id}")
         then = text_of(made, f"/deployments/{NAME}?at={past.peak_at:.0f}")
 
@@ -366,17 +366,17 @@ def test_an_incident_that_is_over_keeps_its_address_and_its_evidence(lived: Hist
     assert past.check in then
 
 
-def test_a_database_that_is_away_is_told_and_hides_nothing_of_now(
+def test_a_database_that_is_away_is_reported_and_hides_nothing_of_now(
     lived: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> list[object]:
         raise OperationalError("select", {}, Exception("away"))
 
     with Serving((NAME,), history=lived.reader) as made:
-        made.said(NAME, situations()["degraded"])
+        made.stated(NAME, situations()["degraded"])
         monkeypatch.setattr(type(lived.reader), "_rows", away)
 
         assert "busy 94 %" in headline(made)
         assert "cannot be read now" in text_of(made, "/incidents")
         text_of(made, "/incidents/none", 503)
-        assert asked(made, f"/fragments/timelines/{NAME}")[0] == 503
+        assert requested(made, f"/fragments/timelines/{NAME}")[0] == 503

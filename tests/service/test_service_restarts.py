@@ -59,10 +59,12 @@ def left_open(directory: Path, *incidents: Incident) -> None:
 
 
 @contextlib.contextmanager
-def running(directory: Path, watched: Settings, told: Sequence[Told | Notifier]) -> Iterator[tuple[Service, History]]:
+def running(
+    directory: Path, watched: Settings, reported: Sequence[Told | Notifier]
+) -> Iterator[tuple[Service, History]]:
     history = opened(directory)
     history.start()
-    service = Service(watched, memory=history, consumers=told)
+    service = Service(watched, memory=history, consumers=reported)
     service.start()
     try:
         yield service, history
@@ -75,11 +77,11 @@ def test_incidents_of_a_deployment_that_was_removed_while_the_service_was_down_e
     tmp_path: Path,
 ) -> None:
     left_open(tmp_path, ONE, replace(ONE, id="stays", deployment="other"))
-    told = Told()
-    with running(tmp_path, settings("other"), [told]) as (_, history):
-        until(lambda: told.ended)
+    reported = Told()
+    with running(tmp_path, settings("other"), [reported]) as (_, history):
+        until(lambda: reported.ended)
         until(lambda: [one.id for one in history.reader.incidents(state="open")] == ["stays"])
-    ((kind, over),) = told.ended
+    ((kind, over),) = reported.ended
     assert (kind, over.id, over.ending) == (IncidentTransition.CLOSED, ONE.id, Ending.UNWATCHED)
     assert over.closed is not None
     assert over.closed > ONE.seen
@@ -90,25 +92,25 @@ def test_incidents_of_a_deployment_that_was_removed_while_the_service_was_down_e
 
 def test_one_that_is_removed_before_its_first_verdict_tells_the_end_of_its_incidents(tmp_path: Path) -> None:
     left_open(tmp_path, ONE)
-    told = Told()
-    with running(tmp_path, settings("chat"), [told]) as (service, _):
+    reported = Told()
+    with running(tmp_path, settings("chat"), [reported]) as (service, _):
         assert [one.id for one in service.deployments["chat"].book.open] == [ONE.id]
         service.reload(settings("other"))
-        until(lambda: told.ended)
+        until(lambda: reported.ended)
         service.reload(settings("chat"))
         assert service.deployments["chat"].book.open == (), "what has ended does not begin again"
-    assert [(kind, one.ending) for kind, one in told.ended] == [(IncidentTransition.CLOSED, Ending.UNWATCHED)]
+    assert [(kind, one.ending) for kind, one in reported.ended] == [(IncidentTransition.CLOSED, Ending.UNWATCHED)]
     assert opened(tmp_path).open_incidents() == []
 
 
 def test_one_without_incidents_is_removed_without_a_word(tmp_path: Path) -> None:
-    told = Told()
-    with running(tmp_path, settings("chat"), [told]) as (service, _):
+    reported = Told()
+    with running(tmp_path, settings("chat"), [reported]) as (service, _):
         service.reload(settings("other"))
-    assert told.taken == []
+    assert reported.taken == []
 
 
-def test_receivers_are_told_of_the_end_of_what_is_watched_no_longer(tmp_path: Path) -> None:
+def test_receivers_are_reported_of_the_end_of_what_is_watched_no_longer(tmp_path: Path) -> None:
     left_open(tmp_path, ONE)
     with listening() as hook:
         receivers = {"alertmanager": {"urls": [f"{hook.url}/am"]}, "webhook": [{"url": f"{hook.url}/hook"}]}
@@ -120,16 +122,16 @@ def test_receivers_are_told_of_the_end_of_what_is_watched_no_longer(tmp_path: Pa
         telling.stop()
     assert {what for what, _ in reported(hook)} == {"ended", "closed"}, "nothing begins that ends at once"
     reasons = {what: reason for what, reason in reported(hook) if reason}
-    assert reasons == {"ended": Ending.UNWATCHED.told, "closed": Ending.UNWATCHED.value}
+    assert reasons == {"ended": Ending.UNWATCHED.reported, "closed": Ending.UNWATCHED.value}
 
 
 def reported(hook: Hook) -> Iterator[tuple[str, str | None]]:
     """Yield what Alertmanager and the webhook were told, with the reason."""
     for _, body in list(hook.taken):
-        said = json.loads(body)
-        if isinstance(said, dict):
-            yield said["change"], said["incident"]["ending"]
+        stated = json.loads(body)
+        if isinstance(stated, dict):
+            yield stated["change"], stated["incident"]["ending"]
             continue
-        for alert in said:
+        for alert in stated:
             over = alert["endsAt"] < datetime.now(UTC).isoformat()
             yield "ended" if over else "fires", alert["annotations"].get("ended_because")

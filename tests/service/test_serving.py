@@ -89,7 +89,7 @@ def speaks_no_http(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76")
 
 
-def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(
+def test_servers_that_misbehave_are_reported_of_and_cost_the_others_nothing(
     tmp_path: Path, triton: FakeTriton, program: Forks
 ):
     release = threading.Event()
@@ -115,12 +115,12 @@ def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(
             sound = targets(service)[url_of(triton)]
             assert sound["up"]
             until(lambda: targets(service)[url_of(triton)]["last_round"] > sound["last_round"] + 2, 10, "more rounds")
-            told = {url: one["error"] for url, one in targets(service).items() if not one["up"]}
-            assert all(told.values()), told
+            reported = {url: one["error"] for url, one in targets(service).items() if not one["up"]}
+            assert all(reported.values()), reported
             page = html.unescape(service.ask("/").decode())
-            assert [why for why in told.values() if why not in page] == []
+            assert [why for why in reported.values() if why not in page] == []
             failed = service.samples("diag_rounds_total")
-            assert all(failed[f'outcome="failed",server="{url}"'] >= 1 for url in told)
+            assert all(failed[f'outcome="failed",server="{url}"'] >= 1 for url in reported)
             assert service.resident_bytes() < MOST_BYTES
             release.set()
             assert service.end() == 0

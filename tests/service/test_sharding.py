@@ -50,16 +50,16 @@ def test_a_worker_that_is_none_of_them_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "stated"),
     [
         ("", "each must know which one it is; set fleet.worker"),
         ("worker = 1\n", "share their history in a PostgreSQL, and none is named; set history.database"),
     ],
 )
-def test_workers_that_could_not_work_together_do_not_start(tmp_path: Path, more: str, said: str) -> None:
+def test_workers_that_could_not_work_together_do_not_start(tmp_path: Path, more: str, stated: str) -> None:
     file = tmp_path / "diag.toml"
     file.write_text(f"[fleet]\nworkers = 2\n{more}")
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=stated) as caught:
         check_fleet(load(file, {}, {}))
     assert str(caught.value).startswith(f"{file}:2: fleet.workers: ")
     check_fleet(load(file, {"DIAG_FLEET__WORKER": "0", "DIAG_HISTORY__DATABASE": "postgresql://db/diag"}, {}))

@@ -47,12 +47,12 @@ def refused(text: str, tmp_path: Path, **environment: str) -> str:
 def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default(file: Path):
     environment = {"DIAG_COLLECT__INTERVAL": "20s", "DIAG_WEB__LISTEN_ADDRESS": "127.0.0.1:1111", "DIAG_OTHER": "x"}
     loaded = load(file, environment, {"web.listen_address": "127.0.0.1:2222"})
-    told = origins(loaded)
-    assert told["web.listen_address"] == ("127.0.0.1:2222", "--web.listen-address")
+    reported = origins(loaded)
+    assert reported["web.listen_address"] == ("127.0.0.1:2222", "--web.listen-address")
     assert origins(load(file, {}, {"web.config_file": "web.yml"}))["web.config_file"][1] == "--web.config.file"
-    assert told["collect.interval"] == ("20s", "DIAG_COLLECT__INTERVAL")
-    assert told["server.1.interval"] == ("5s", f"{file}:14")
-    assert told["collect.window"] == ("5m", "default")
+    assert reported["collect.interval"] == ("20s", "DIAG_COLLECT__INTERVAL")
+    assert reported["server.1.interval"] == ("5s", f"{file}:14")
+    assert reported["collect.window"] == ("5m", "default")
     assert loaded.settings.collect.interval == 20.0
 
 
@@ -68,7 +68,7 @@ def test_lists_are_written_with_commas_in_the_environment():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("[collect]\ninterva = '5s'", "/diag.toml:2: collect.interva: there is no such setting"),
         ("[colect]\ninterval = '5s'", "/diag.toml:2: colect: there is no such setting"),
@@ -98,28 +98,28 @@ def test_lists_are_written_with_commas_in_the_environment():
         ("[collect]\nwindow = '2h'", "/diag.toml:2: collect.window: input should be less than or equal to 3600"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_line(text: str, said: str, tmp_path: Path):
-    assert refused(text, tmp_path).startswith(said)
+def test_what_cannot_be_used_is_reported_with_its_line(text: str, stated: str, tmp_path: Path):
+    assert refused(text, tmp_path).startswith(stated)
 
 
 def test_a_wrong_variable_is_named(tmp_path: Path):
-    said = refused("", tmp_path, DIAG_COLLECT__INTERVALL="5s")
-    assert said.startswith("DIAG_COLLECT__INTERVALL: there is no setting 'intervall'")
+    stated = refused("", tmp_path, DIAG_COLLECT__INTERVALL="5s")
+    assert stated.startswith("DIAG_COLLECT__INTERVALL: there is no setting 'intervall'")
     assert refused("", tmp_path, DIAG_SERVER__URL="x").startswith("DIAG_SERVER__URL: only values in single sections")
     assert "DIAG_COLLECT__INTERVAL: collect.interval" in refused("", tmp_path, DIAG_COLLECT__INTERVAL="x")
 
 
 @pytest.mark.parametrize("key", ["url", "metrics_url", "grpc_url", "dcgm_url"])
 def test_a_password_in_an_address_is_refused_and_not_shown(key: str, tmp_path: Path):
-    said = refused(
+    stated = refused(
         f"[[server]]\nurl = 'http://a:8000'\n{key} = 'http://user:hunter22@a:8000'".replace(
             "url = 'http://a:8000'\nurl", "url"
         ),
         tmp_path,
     )
-    assert "holds credentials" in said
-    assert "basic_auth_file" in said
-    assert "hunter22" not in said
+    assert "holds credentials" in stated
+    assert "basic_auth_file" in stated
+    assert "hunter22" not in stated
 
 
 def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path):
@@ -127,7 +127,7 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path):
     assert load(tmp_path / "diag.toml", {}, {}).settings.log.level == "warn"
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path):
     with pytest.raises(UsageError, match="cannot be read: no such file"):
         load(tmp_path / "gone.toml", {}, {})
     (tmp_path / "latin.toml").write_bytes(b"# \xe9")
@@ -141,11 +141,11 @@ def test_check_config_prints_every_value_with_its_origin(
     monkeypatch.setenv("DIAG_HISTORY__DATABASE", "postgresql://diag:hunter22@db/diag")
     assert main(["serve", "--config.file", str(file), "--check-config", "--log.level", "debug"]) == 0
     lines = [line.split("  # ") for line in capsys.readouterr().out.splitlines()]
-    told = {setting.strip(): origin for setting, origin in lines}
-    assert told["collect.interval = 30s"] == f"{file}:3"
-    assert told["log.level = debug"] == "--log.level"
-    assert told["history.database = postgresql://[REDACTED]@db/diag"] == "DIAG_HISTORY__DATABASE"
-    assert told["incidents.open_after = 2"] == "default"
+    reported = {setting.strip(): origin for setting, origin in lines}
+    assert reported["collect.interval = 30s"] == f"{file}:3"
+    assert reported["log.level = debug"] == "--log.level"
+    assert reported["history.database = postgresql://[REDACTED]@db/diag"] == "DIAG_HISTORY__DATABASE"
+    assert reported["incidents.open_after = 2"] == "default"
 
 
 def test_check_config_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -153,13 +153,13 @@ def test_check_config_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pyt
     written = tmp_path / "diag.toml"
     written.write_text(f"[[server]]\nurl = 'http://a:8000'\nbearer_token_file = '{token}'\n")
     assert main(["serve", "--config.file", str(written), "--check-config"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == f"diag: {token}: cannot read the bearer token: no such file or directory\n"
+    stated = capsys.readouterr()
+    assert stated.out == ""
+    assert stated.err == f"diag: {token}: cannot read the bearer token: no such file or directory\n"
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "stated"),
     [
         ("repository = 'gone'", "gone: does not exist; look at the repository of http://a:8000"),
         ("repository = '.'", ".: holds no <model>/config.pbtxt: not a model repository; look at the repository of"),
@@ -181,14 +181,14 @@ def test_check_config_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pyt
     ],
 )
 def test_check_config_refuses_places_that_are_none(
-    setting: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    setting: str, stated: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("diag.toml").write_text(f"[[server]]\nurl = 'http://a:8000'\n{setting}\n")
     assert main(["serve", "--config.file", "diag.toml", "--check-config"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"diag: {said}")
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert reported.startswith(f"diag: {stated}")
+    assert reported.count("\n") == 1
 
 
 def test_without_a_server_there_is_nothing_to_serve(capsys: pytest.CaptureFixture[str]):

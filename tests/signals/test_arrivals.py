@@ -20,7 +20,7 @@ from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import view_of
-from tests.builders_traffic import Did, scrapes_told, sent, told
+from tests.builders_traffic import Did, reported, sent, story_scrapes
 
 SECONDS = 40
 KEY = ("m", "1")
@@ -40,7 +40,7 @@ def bins_of(counts: Sequence[float], seconds: float = 1.0) -> list[ArrivalBin]:
 
 def clients(moments: Sequence[float], took: Sequence[float] | float = 0.1) -> Window:
     story = {KEY: [Did(requests=1)] * (SECONDS // 2)}
-    return window_of([*scrapes_told(story), sent(moments, took)])
+    return window_of([*story_scrapes(story), sent(moments, took)])
 
 
 @pytest.mark.parametrize("rate", [2, 10, 50, 400])
@@ -99,7 +99,7 @@ def test_a_clients_record_tells_bursts_and_what_they_cost() -> None:
 
 def test_without_a_client_the_first_stages_intake_counts_and_not_what_it_completes() -> None:
     stalled = [Did(requests=20)] * 8 + [Did(requests=0, pending=20), Did(requests=0, pending=40), Did(requests=60)]
-    view = view_of(told({KEY: [*stalled, *[Did(requests=20)] * 8]}), "m", None)
+    view = view_of(reported({KEY: [*stalled, *[Did(requests=20)] * 8]}), "m", None)
 
     assert (BURST_SIZE.read(view).value or 0) < 1.5
     assert PEAK_TO_MEAN.read(view).value == pytest.approx(1.0)
@@ -109,20 +109,20 @@ def test_without_a_client_the_first_stages_intake_counts_and_not_what_it_complet
 def test_what_makes_up_for_one_stop_was_held_and_did_not_arrive_at_once(at_once: int, bursts: bool) -> None:
     """Nothing reaches the stage for ten seconds, and then as much as was missed, much more, or nothing more."""
     usual, stop = [Did(requests=20)] * 12, [Did(requests=0)] * 5
-    view = view_of(told({KEY: [*usual, *stop, Did(requests=20 + at_once), *usual]}), "m", None)
+    view = view_of(reported({KEY: [*usual, *stop, Did(requests=20 + at_once), *usual]}), "m", None)
 
     assert ((BURST_SIZE.read(view).value or 0) > 4.0) is bursts
 
 
 def test_bursts_with_a_silence_before_each_are_bursts() -> None:
     group = [*[Did(requests=10)] * 3, Did(requests=0), Did(requests=0), Did(requests=30)]
-    view = view_of(told({KEY: group * 6}), "m", None)
+    view = view_of(reported({KEY: group * 6}), "m", None)
 
     assert (BURST_CERTAINTY.read(view).value or 0) > 4.75
 
 
 def test_without_the_pending_gauge_nothing_is_known() -> None:
-    scrapes = [s for s in scrapes_told({KEY: [Did(requests=20)] * 20}) if s.kind is not BodyKind.METRICS]
+    scrapes = [s for s in story_scrapes({KEY: [Did(requests=20)] * 20}) if s.kind is not BodyKind.METRICS]
     reading = BURST_SIZE.read(view_of(window_of(scrapes), "m", None))
 
     assert reading.missing is Missing.NOT_EXPORTED
@@ -131,7 +131,7 @@ def test_without_the_pending_gauge_nothing_is_known() -> None:
 def test_a_clients_record_of_two_servers_is_not_used() -> None:
     story = {KEY: [Did(requests=20)] * 20}
     moments = [i * 4.0 + k * 1e-3 for i in range(10) for k in range(20)]
-    window = window_of([*scrapes_told(story), *scrapes_told(story, server="triton-1"), sent(moments)])
+    window = window_of([*story_scrapes(story), *story_scrapes(story, server="triton-1"), sent(moments)])
 
     assert BURST_SIZE.read(view_of(window, "m", None)).source == "metrics"
 
@@ -165,7 +165,7 @@ def test_requests_that_a_load_held_are_no_burst() -> None:
     def story(*, anew: bool) -> Window:
         held = [*[Did(requests=20)] * 10, Did(requests=2), Did(requests=2), Did(requests=80), *[Did(requests=20)] * 10]
         loaded = [Did(requests=1, anew=anew and number == 11) for number in range(len(held))]
-        return told({KEY: held, ("other", "1"): loaded})
+        return reported({KEY: held, ("other", "1"): loaded})
 
     assert (BURST_CERTAINTY.read(view_of(story(anew=False), "m", None)).value or 0) > 4.75
     assert (BURST_CERTAINTY.read(view_of(story(anew=True), "m", None)).value or 0) < 1.0

@@ -133,13 +133,13 @@ def test_executions_that_began_before_the_span_are_no_work_of_more_instances() -
     assert INSTANCES.read(view_of(window, "m")).value == 1
 
 
-@pytest.mark.parametrize(("working", "loud"), [(1, ["batch-size-collapse"]), (5, [])])
-def test_no_cause_is_found_by_a_count_of_instances_that_is_not_the_servers(working: int, loud: list[str]) -> None:
+@pytest.mark.parametrize(("working", "actionable"), [(1, ["batch-size-collapse"]), (5, [])])
+def test_no_cause_is_found_by_a_count_of_instances_that_is_not_the_servers(working: int, actionable: list[str]) -> None:
     """One is configured; where five do the work, each of them is as busy as the one is."""
     config = model_config("m", max_batch=64, groups=[{"kind": "KIND_CPU", "count": 1}])
     stage = Stage("m", rate=45 * working, queue=0.12, execution=0.02, config=config)
 
-    assert [one.check for one in SyntheticTriton(models=(stage,)).explain().loud] == loud
+    assert [one.check for one in SyntheticTriton(models=(stage,)).explain().actionable] == actionable
 
 
 def test_an_idle_model_is_idle_not_free() -> None:

@@ -20,7 +20,7 @@ def hot(at: float) -> bool:
     return 30 <= at < 90
 
 
-def told(seconds: Callable[[float], float]) -> Explanation:
+def reported(seconds: Callable[[float], float]) -> Explanation:
     """Return what is said of a card that is hot for half of the window; an execution takes `seconds` then."""
     spent = [0.0]
     for read in range(1, READS):
@@ -46,7 +46,7 @@ def told(seconds: Callable[[float], float]) -> Explanation:
 
 
 def test_executions_that_are_longer_while_the_card_is_hot_lose_what_they_are_longer_by() -> None:
-    (found,) = told(lambda at: SLOW if hot(at) else FAST).loud
+    (found,) = reported(lambda at: SLOW if hot(at) else FAST).actionable
 
     assert found.check == "gpu-throttled"
     assert found.impact.seconds_per_request == pytest.approx((SLOW - FAST) / 2, rel=0.15)
@@ -57,4 +57,4 @@ def test_executions_that_are_longer_while_the_card_is_hot_lose_what_they_are_lon
     "seconds", [lambda _: FAST, lambda at: SLOW if at < 20 else FAST], ids=["steady", "longer at another time"]
 )
 def test_executions_that_do_not_step_with_the_clock_lose_nothing_to_it(seconds: Callable[[float], float]) -> None:
-    assert "gpu-throttled" not in {one.check for one in told(seconds).loud}
+    assert "gpu-throttled" not in {one.check for one in reported(seconds).actionable}

@@ -36,7 +36,7 @@ def last_ten(start: float, end: float) -> bool | None:
     return True if start >= 30 else False if end <= 30 else None
 
 
-def test_what_is_longer_while_the_driver_is_up_is_told_with_its_interval() -> None:
+def test_what_is_longer_while_the_driver_is_up_is_reported_with_its_interval() -> None:
     found = contrasted(pieces(lambda i: 0.2 if i >= 30 else 0.1), last_ten)
 
     assert isinstance(found, Contrast)
@@ -117,22 +117,22 @@ def engine_on(
 def test_iterations_that_double_with_a_stranger_are_its_doing_however_few_requests_end() -> None:
     explanation = engine_beside(lambda at: 2 * ITERATION if THERE(at) else ITERATION, THERE)
 
-    assert [found.check for found in explanation.loud] == ["gpu-contended-by-other-process"]
-    assert explanation.loud[0].subject.gpu == "GPU-0"
-    assert str(STRANGER) in explanation.loud[0].summary
+    assert [found.check for found in explanation.actionable] == ["gpu-contended-by-other-process"]
+    assert explanation.actionable[0].subject.gpu == "GPU-0"
+    assert str(STRANGER) in explanation.actionable[0].summary
 
 
 def test_a_stranger_that_leaves_iterations_as_they_are_is_no_cause() -> None:
     explanation = engine_beside(lambda _: ITERATION, THERE)
 
-    assert not explanation.loud
+    assert not explanation.actionable
     assert explanation.verdict is Verdict.HEALTHY
 
 
 def test_iterations_that_double_at_another_time_are_not_the_strangers_doing() -> None:
     explanation = engine_beside(lambda at: 2 * ITERATION if at < 50 else ITERATION, THERE)
 
-    assert not explanation.loud
+    assert not explanation.actionable
     assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
     assert "took 2.0 times as long for 48 s" in explanation.reason
 
@@ -151,7 +151,7 @@ def test_a_stranger_that_comes_and_goes_is_compared_with_its_pauses() -> None:
 
     explanation = engine_beside(lambda at: 2 * ITERATION if comes(at) else ITERATION, comes)
 
-    assert [found.check for found in explanation.loud] == ["gpu-contended-by-other-process"]
+    assert [found.check for found in explanation.actionable] == ["gpu-contended-by-other-process"]
 
 
 HOT, CAPPED, HIGHEST = 0x40, 0x4, 1980.0
@@ -184,16 +184,16 @@ def test_iterations_that_are_longer_just_while_the_clock_is_held_down_are_so_for
     card = clocked(reason, THERE)
     explanation = engine_on(lambda at: 1.8 * ITERATION if THERE(at) else ITERATION, card, lambda _: processes(STUB))
 
-    assert [found.check for found in explanation.loud] == ["gpu-throttled"]
-    assert explanation.loud[0].summary.startswith(what)
-    assert "up to" not in explanation.loud[0].summary
+    assert [found.check for found in explanation.actionable] == ["gpu-throttled"]
+    assert explanation.actionable[0].summary.startswith(what)
+    assert "up to" not in explanation.actionable[0].summary
 
 
 @pytest.mark.parametrize("reason", [HOT, CAPPED])
 def test_iterations_that_last_as_long_at_a_lower_clock_lose_nothing_to_it(reason: int) -> None:
     explanation = engine_on(lambda _: ITERATION, clocked(reason, THERE), lambda _: processes(STUB))
 
-    assert not explanation.loud
+    assert not explanation.actionable
     assert "gpu-throttled" not in {found.check for found in explanation.findings}
 
 
@@ -202,8 +202,8 @@ def test_iterations_that_are_longer_just_while_a_quota_holds_the_server_back_wai
         lambda at: 2 * ITERATION if THERE(at) else ITERATION, lambda _: working((STUB, 60)), held_by_quota(THERE)
     )
 
-    assert [found.check for found in explanation.loud] == ["host-cpu-starved"]
-    assert explanation.loud[0].subject.model == "llm"
+    assert [found.check for found in explanation.actionable] == ["host-cpu-starved"]
+    assert explanation.actionable[0].subject.model == "llm"
 
 
 def test_iterations_that_do_not_step_with_a_quota_lose_nothing_to_it() -> None:

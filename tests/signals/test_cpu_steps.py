@@ -71,13 +71,13 @@ def window_of(host: Host, seconds: Callable[[float], float], rate: Callable[[flo
     )
 
 
-def told(host: Host, seconds: Callable[[float], float]) -> Explanation:
+def reported(host: Host, seconds: Callable[[float], float]) -> Explanation:
     return explained(window_of(host, seconds))
 
 
 @pytest.mark.parametrize("host", [quota, stolen, queued])
 def test_executions_that_are_longer_just_while_processors_are_kept_from_the_server_wait_for_them(host: Host) -> None:
-    (found,) = told(host, lambda at: SLOW if short(at) else FAST).loud
+    (found,) = reported(host, lambda at: SLOW if short(at) else FAST).actionable
 
     assert found.check == "host-cpu-starved"
     assert found.impact.seconds_per_request == pytest.approx((SLOW - FAST) / 4, rel=0.2)
@@ -90,13 +90,13 @@ def test_executions_that_are_longer_just_while_processors_are_kept_from_the_serv
 def test_executions_that_do_not_step_with_the_processors_lose_nothing_to_them(
     host: Host, seconds: Callable[[float], float]
 ) -> None:
-    assert "host-cpu-starved" not in {one.check for one in told(host, seconds).loud}
+    assert "host-cpu-starved" not in {one.check for one in reported(host, seconds).actionable}
 
 
 def test_executions_that_are_longer_at_a_higher_load_may_be_so_by_themselves() -> None:
     window = window_of(quota, lambda at: SLOW if short(at) else FAST, lambda at: 1.6 * RATE if short(at) else RATE)
 
-    assert "host-cpu-starved" not in {one.check for one in explained(window).loud}
+    assert "host-cpu-starved" not in {one.check for one in explained(window).actionable}
 
 
 def test_executions_that_are_longer_for_a_while_are_named_where_nothing_tells_why() -> None:

@@ -25,7 +25,7 @@ def engine(requests: list[float], tokens: int, often: int = 2) -> Window:
 
     def gauges(number: int) -> list[str]:
         reads = number % often == 0
-        said: dict[str, dict[str, float]] = {
+        stated: dict[str, dict[str, float]] = {
             "general_metrics{%s,general_type": {"iteration_counter": iterations[number]},
             "request_metrics{%s,request_type": {**REQUESTS, "context": int(reads)},
             "inflight_batcher_metrics{%s,inflight_batcher_specific_metric": {
@@ -35,7 +35,7 @@ def engine(requests: list[float], tokens: int, often: int = 2) -> Window:
         }
         return [
             f'nv_trt_llm_{family % OWN}="{key}"}} {value}'
-            for family, values in said.items()
+            for family, values in stated.items()
             for key, value in values.items()
         ]
 
@@ -56,8 +56,8 @@ def engine(requests: list[float], tokens: int, often: int = 2) -> Window:
     return SyntheticTriton(models=(stage,), alter=counted, extra_metrics=gauges).window(len(iterations))
 
 
-def loud(found: Explanation) -> list[str]:
-    return [one.check for one in found.loud]
+def actionable(found: Explanation) -> list[str]:
+    return [one.check for one in found.actionable]
 
 
 def test_long_prompts_stall_what_runs_by_what_joining_requests_add() -> None:
@@ -69,7 +69,7 @@ def test_long_prompts_stall_what_runs_by_what_joining_requests_add() -> None:
     assert prompt.value == 1500
     assert stall.estimated
     assert 0.2 < (stall.low or 0.0) <= (stall.value or 0.0) < (stall.high or 0.0) < 0.56
-    assert loud(explain_window(window)) == ["prefill-interference"]
+    assert actionable(explain_window(window)) == ["prefill-interference"]
 
 
 def test_what_may_be_keys_and_values_is_left_to_them() -> None:
@@ -103,5 +103,5 @@ def test_how_often_long_prompts_are_read_is_as_uncertain_as_reads_are_few(often:
     """Four or three of thirteen reads may be a third of all iterations; two cannot."""
     found = explain_window(engine(CHANGING, tokens=1500, often=often))
 
-    assert loud(found) == []
+    assert actionable(found) == []
     assert found.verdict is verdict

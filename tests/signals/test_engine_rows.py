@@ -81,19 +81,19 @@ def test_a_model_that_is_at_work_in_its_own_row_is_no_engine(execution: float, r
 
 
 def test_an_engine_without_gauges_is_not_called_healthy_by_the_time_to_hand_over() -> None:
-    told = server(config()).explain()
+    reported = server(config()).explain()
 
-    assert told.verdict is Verdict.INSUFFICIENT_DATA
-    assert "handed to its engine" in told.reason
-    assert any("engine seconds" in spot.what and "trace" in spot.fix for spot in told.blind_spots)
-    assert told.loud == ()
+    assert reported.verdict is Verdict.INSUFFICIENT_DATA
+    assert "handed to its engine" in reported.reason
+    assert any("engine seconds" in spot.what and "trace" in spot.fix for spot in reported.blind_spots)
+    assert reported.actionable == ()
 
 
 def test_an_ordinary_decoupled_model_is_judged_by_its_row_where_that_shows_it_at_work() -> None:
-    told, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
+    reported, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
 
-    assert told.verdict is Verdict.INSUFFICIENT_DATA
-    assert "is decoupled and may answer after its row ended" in told.reason
+    assert reported.verdict is Verdict.INSUFFICIENT_DATA
+    assert "is decoupled and may answer after its row ended" in reported.reason
     assert works.verdict is Verdict.HEALTHY
 
 
@@ -108,18 +108,18 @@ def test_a_short_row_without_a_configuration_may_be_that_of_a_decoupled_model() 
     assert "may be decoupled" not in works.reason
 
 
-def _first_entry(told: Explanation) -> Mapping[str, object]:
-    anatomy = report(told)["anatomy"]
+def _first_entry(reported: Explanation) -> Mapping[str, object]:
+    anatomy = report(reported)["anatomy"]
     assert isinstance(anatomy, list)
     return dict(anatomy[0])
 
 
 def test_a_row_that_may_end_before_its_requests_is_not_shown_as_their_time() -> None:
-    told, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
+    reported, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
 
-    assert "the row of llm takes 1.2 ms, and may end before its requests do" in text(told)
-    assert "### The row of llm takes 1.2 ms" in markdown(told)
-    assert _first_entry(told)["mean_is_lower_bound"]
+    assert "the row of llm takes 1.2 ms, and may end before its requests do" in text(reported)
+    assert "### The row of llm takes 1.2 ms" in markdown(reported)
+    assert _first_entry(reported)["mean_is_lower_bound"]
     assert "where llm spends its 60 ms" in text(works)
     assert not _first_entry(works)["mean_is_lower_bound"]
 
@@ -127,9 +127,9 @@ def test_a_row_that_may_end_before_its_requests_is_not_shown_as_their_time() -> 
 def test_a_card_that_no_request_meets_is_no_blind_spot_of_an_explained_window() -> None:
     def fixes(groups: Sequence[Mapping[str, object]]) -> list[str]:
         busy = Stage("m", rate=9, execution=0.1, queue=0.5, config=model_config("m", groups=groups))
-        told = SyntheticTriton(models=(busy,), gpu={"utilization_gpu_percent": 20}).explain()
-        assert told.verdict is Verdict.DEGRADED
-        return [spot.what for spot in told.blind_spots if "NVML" in spot.fix]
+        reported = SyntheticTriton(models=(busy,), gpu={"utilization_gpu_percent": 20}).explain()
+        assert reported.verdict is Verdict.DEGRADED
+        return [spot.what for spot in reported.blind_spots if "NVML" in spot.fix]
 
     assert not fixes([{"kind": "KIND_CPU", "count": 1}])
     assert fixes([{"kind": "KIND_GPU", "count": 1, "gpus": [0]}])
@@ -152,12 +152,12 @@ def test_what_vllm_counts_itself_is_the_time_of_its_requests() -> None:
         yield f'vllm:e2e_request_latency_seconds_sum{{model="llm",version="1"}} {done * 1.9}'
         yield f'vllm:e2e_request_latency_seconds_count{{model="llm",version="1"}} {done}'
 
-    told = server(model_config("llm", backend="vllm"), extra=lines).explain()
-    (item,) = told.anatomy
+    reported = server(model_config("llm", backend="vllm"), extra=lines).explain()
+    (item,) = reported.anatomy
 
     assert item.mean_seconds == pytest.approx(1.9, abs=0.01)
     assert item.stages[0].cells[Phase.ENGINE] == pytest.approx(1.9 - HANDOVER, abs=1e-4)
-    assert "engine waiting requests not exported" in told.reason
+    assert "engine waiting requests not exported" in reported.reason
 
 
 def threads(*, copied: float = 5e-6, execution: float = 0.0004, **more: object) -> SyntheticTriton:
@@ -167,11 +167,11 @@ def threads(*, copied: float = 5e-6, execution: float = 0.0004, **more: object) 
 
 
 def test_executions_that_end_at_once_and_copy_no_answer_leave_the_request_to_a_thread() -> None:
-    told = threads().explain()
+    reported = threads().explain()
 
-    assert told.verdict is Verdict.INSUFFICIENT_DATA
-    assert "handed to a thread of its own" in told.reason
-    assert "trace" in told.next_measurement
+    assert reported.verdict is Verdict.INSUFFICIENT_DATA
+    assert "handed to a thread of its own" in reported.reason
+    assert "trace" in reported.next_measurement
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_trtllm_serve_without_triton_is_diagnosed_from_its_own_page() -> None:
 
     assert REQUEST_RATE.read(view).value == pytest.approx(20)
     assert (REQUEST_SECONDS.read(view).value, QUEUE_SECONDS.read(view).value) == (pytest.approx(3), pytest.approx(2))
-    assert [(one.check, one.subject.model) for one in found.loud] == [("engine-batch-limit", "m")]
-    assert found.loud[0].impact.seconds_per_request == pytest.approx(2)
+    assert [(one.check, one.subject.model) for one in found.actionable] == [("engine-batch-limit", "m")]
+    assert found.actionable[0].impact.seconds_per_request == pytest.approx(2)
 
 
 def iterations(read: int, prompt_seconds: float, count: int = 50) -> bytes:
@@ -108,9 +108,11 @@ def iterations(read: int, prompt_seconds: float, count: int = 50) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("prompt_seconds", "share", "loud"), [(0.06, 0.6, ["prefill-interference"]), (0.001, 0.025, [])]
+    ("prompt_seconds", "share", "actionable"), [(0.06, 0.6, ["prefill-interference"]), (0.001, 0.025, [])]
 )
-def test_prompts_that_lengthen_iterations_stall_what_runs(prompt_seconds: float, share: float, loud: list[str]) -> None:
+def test_prompts_that_lengthen_iterations_stall_what_runs(
+    prompt_seconds: float, share: float, actionable: list[str]
+) -> None:
     bodies = [
         body
         for read in range(13)
@@ -119,7 +121,7 @@ def test_prompts_that_lengthen_iterations_stall_what_runs(prompt_seconds: float,
     window = window_of(bodies)
 
     assert ENGINE_PREFILL_STALL.read(view_of(window, "m", "")).value == pytest.approx(share, rel=0.05)
-    assert [one.check for one in explained(window).loud] == loud
+    assert [one.check for one in explained(window).actionable] == actionable
 
 
 @pytest.mark.parametrize(("count", "known"), [(58, False), (62, True)])

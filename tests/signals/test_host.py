@@ -53,8 +53,8 @@ def quota(share_held: float, cores: float) -> Callable[[float], Mapping[str, obj
     }
 
 
-def loud(window: Window) -> list[str]:
-    return [finding.check for finding in explained(window).loud]
+def actionable(window: Window) -> list[str]:
+    return [finding.check for finding in explained(window).actionable]
 
 
 @pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,)])
@@ -66,26 +66,26 @@ def test_the_processors_of_an_executing_instance_are_those_of_the_busiest_stubs(
 
 
 def test_stages_that_share_too_few_cores_are_starved() -> None:
-    assert loud(starved(0.3)) == ["host-cpu-starved"]
+    assert actionable(starved(0.3)) == ["host-cpu-starved"]
 
 
 def test_of_two_reasons_that_are_enough_only_the_one_that_holds_is_evidence() -> None:
-    (found,) = explained(starved(0.3, **quota(0.0, 2.0)(0.0))).loud
+    (found,) = explained(starved(0.3, **quota(0.0, 2.0)(0.0))).actionable
 
     assert "host_cpu_busy" in {line.signal for line in found.evidence}
     assert "cpu_throttled_share" not in {line.signal for line in found.evidence}
 
 
 def test_instances_that_sleep_on_a_host_that_others_fill_are_not() -> None:
-    assert "host-cpu-starved" not in loud(starved(0.01))
+    assert "host-cpu-starved" not in actionable(starved(0.01))
 
 
 def test_a_busy_host_on_which_nobody_waits_does_its_work() -> None:
-    assert loud(starved(0.3, queue=0.0)) == []
+    assert actionable(starved(0.3, queue=0.0)) == []
 
 
 def test_a_busy_host_without_pressure_starves_nobody() -> None:
-    assert "host-cpu-starved" not in loud(starved(0.3, pressure=0.02))
+    assert "host-cpu-starved" not in actionable(starved(0.3, pressure=0.02))
 
 
 def test_a_full_quota_is_a_full_host() -> None:
@@ -112,7 +112,7 @@ def test_a_cpuset_is_a_limit_too() -> None:
     assert HOST_CPU_BUSY.read(view_of(window, None, None)).value == pytest.approx(0.95)
 
 
-def test_without_samples_of_the_server_nothing_is_said_of_its_processors() -> None:
+def test_without_samples_of_the_server_nothing_is_stated_of_its_processors() -> None:
     view = view_of(SyntheticTriton(models=(Stage("m", rate=1),), cpu_busy=None).window(), "m")
 
     assert host.CPU_PER_LANE.read(view).missing is Missing.NOT_EXPORTED

@@ -21,7 +21,7 @@ from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import chain, model_config, view_of
-from tests.builders_traffic import Did, scrapes_told
+from tests.builders_traffic import Did, story_scrapes
 
 # About eleven requests a second, read every two seconds.
 COUNTS = (18, 25, 20, 23, 17, 22, 26, 19, 21, 24, 20, 18, 23, 22, 19)
@@ -43,7 +43,7 @@ def apart(by: Sequence[float], times: int = 1, counts: Sequence[float] = COUNTS)
 
 def view(story: Story, kinds: Sequence[BodyKind] = (), **configs: Mapping[str, object]) -> ModelView:
     settings = {model: configs.get(model, model_config(model)) for model in story}
-    scrapes = scrapes_told({(model, "1"): steps for model, steps in story.items()}, configs=settings)
+    scrapes = story_scrapes({(model, "1"): steps for model, steps in story.items()}, configs=settings)
     return view_of(window_of([one for one in scrapes if one.kind not in kinds]), None, None)
 
 
@@ -144,7 +144,7 @@ def test_calls_at_the_same_time_take_as_long_as_the_longest() -> None:
     assert one.share == pytest.approx(0.98, abs=0.01)
 
 
-def test_calls_within_calls_are_told_apart() -> None:
+def test_calls_within_calls_are_distinguished() -> None:
     story = {
         "outer": did(Did(seconds=0.6, queue=0.29, infer=0.31)),
         "inner": did(Did(seconds=0.3, infer=0.105, queue=0.195), apart(AHEAD)),
@@ -264,17 +264,17 @@ def test_a_callee_that_hides_its_time_leaves_open_how_much_of_it_is_its() -> Non
     assert possible_share(seen.beside("wrapper")).share == 1.0
 
 
-@pytest.mark.parametrize(("part", "told"), [(0.06, True), (0.04, False)])
+@pytest.mark.parametrize(("part", "reported"), [(0.06, True), (0.04, False)])
 def test_beside_a_callee_that_hides_its_time_those_that_surely_fill_most_of_it_are_found(
-    part: float, told: bool
+    part: float, reported: bool
 ) -> None:
     short = did(Did(seconds=part, infer=part), apart(AHEAD))
     hidden = did(Did(seconds=0.001, infer=0.001), COUNTS)
     decoupled = model_config("llm", model_transaction_policy={"decoupled": True})
     seen = view({"wrapper": WRAPPER, "short": short, "llm": hidden}, llm=decoupled)
 
-    assert ("wrapper" in inner_calls(seen)) is told
-    if told:
+    assert ("wrapper" in inner_calls(seen)) is reported
+    if reported:
         one = inner_calls(seen)["wrapper"]
         assert (one.low, one.high) == (pytest.approx(part / 0.1, abs=0.01), 1.0)
 

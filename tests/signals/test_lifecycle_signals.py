@@ -23,7 +23,7 @@ from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_B
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
 from tests.builders import START, Stage, SyntheticTriton, chain, view_of
-from tests.builders_traffic import Did, indexed, logged, scrapes_told, told
+from tests.builders_traffic import Did, indexed, logged, reported, story_scrapes
 
 KEY = ("m", "1")
 BUSY = Did(requests=40, infer=0.02)
@@ -33,23 +33,23 @@ SUMMARY = 'nv_inference_queue_summary_us{{model="m",version="1",quantile="{}"}} 
 
 class TestStandstills:
     def test_it_lasts_from_the_last_execution_to_the_last_read(self) -> None:
-        view = view_of(told({KEY: [BUSY] * 10 + [Did(pending=30), Did(pending=60), Did(pending=90)]}), "m")
+        view = view_of(reported({KEY: [BUSY] * 10 + [Did(pending=30), Did(pending=60), Did(pending=90)]}), "m")
 
         assert STANDSTILL_SECONDS.read(view).value == 4.0  # nothing waited yet at the read after the last execution
         assert WAITING_NOW.read(view).value == 90
 
     def test_an_idle_model_does_not_stand_still(self) -> None:
-        assert STANDSTILL_SECONDS.read(view_of(told({KEY: [BUSY] * 3 + [Did()] * 10}), "m")).value == 0
+        assert STANDSTILL_SECONDS.read(view_of(reported({KEY: [BUSY] * 3 + [Did()] * 10}), "m")).value == 0
 
     def test_a_model_that_works_on_a_backlog_does_not_stand_still(self) -> None:
-        assert STANDSTILL_SECONDS.read(view_of(told({KEY: [Did(requests=40, pending=9)] * 6}), "m")).value == 0
+        assert STANDSTILL_SECONDS.read(view_of(reported({KEY: [Did(requests=40, pending=9)] * 6}), "m")).value == 0
 
 
 class TestLoads:
     WAITED = (*[BUSY] * 5, Did(requests=40, queue=0.5, infer=0.02, anew=True), *[BUSY] * 6)
 
     def test_the_queue_of_a_load_is_spread_over_all_requests(self) -> None:
-        view = view_of(told({KEY: self.WAITED}), "m")
+        view = view_of(reported({KEY: self.WAITED}), "m")
 
         assert LOADS.read(view).value == 1
         assert LOAD_QUEUE_SECONDS.read(view).value == pytest.approx(0.5 / 12)
@@ -58,7 +58,7 @@ class TestLoads:
     def test_a_queue_at_another_time_is_not_the_loads(self) -> None:
         story = [BUSY, Did(requests=40, queue=0.5, infer=0.02), *[BUSY] * 5, Did(requests=40, anew=True), *[BUSY] * 4]
 
-        assert LOAD_QUEUE_SHARE.read(view_of(told({KEY: story}), "m")).value == 0.0
+        assert LOAD_QUEUE_SHARE.read(view_of(reported({KEY: story}), "m")).value == 0.0
 
     @pytest.mark.parametrize("anew", [True, False])
     def test_a_load_in_the_log_that_the_statistics_deny_is_at_no_known_time(self, anew: bool) -> None:
@@ -68,7 +68,7 @@ class TestLoads:
             "I0112 13:46:51.500000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
         )
         story = [replace(did, anew=did.anew and anew) for did in self.WAITED]
-        view = view_of(window_of([*scrapes_told({KEY: story}), log]), "m")
+        view = view_of(window_of([*story_scrapes({KEY: story}), log]), "m")
 
         assert LOADS.read(view).value == 1
         assert LOAD_QUEUE_SECONDS.read(view).missing is (None if anew else Missing.CONFLICTING)
@@ -79,12 +79,12 @@ class TestLoads:
     ) -> None:
         story = [BUSY] * 5 + list(self.WAITED)
         behind = {START + 2.0 * (11 + number) for number in range(1, unread + 1)}
-        read = [scrape for scrape in scrapes_told({KEY: story}) if scrape.at not in behind]
+        read = [scrape for scrape in story_scrapes({KEY: story}) if scrape.at not in behind]
 
         assert LOAD_QUEUE_SHARE.read(view_of(window_of(read), "m")).missing is (None if known else Missing.STALE)
 
     def test_without_a_load_none_is_waited_for(self) -> None:
-        view = view_of(told({KEY: [BUSY] * 8}), "m")
+        view = view_of(reported({KEY: [BUSY] * 8}), "m")
 
         assert (LOADS.read(view).value, LOAD_QUEUE_SECONDS.read(view).value) == (0, 0)
 
@@ -92,7 +92,7 @@ class TestLoads:
 class TestVersions:
     def test_two_versions_are_compared_at_the_same_batch_size(self) -> None:
         slow = Did(requests=40, infer=0.05)
-        window = told({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [slow] * 5})
+        window = reported({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [slow] * 5})
 
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(2.5)
         assert VERSION_EXTRA_SECONDS.read(view_of(window, "m", "2")).value == pytest.approx(0.03)
@@ -101,34 +101,34 @@ class TestVersions:
 
     def test_larger_batches_are_no_regression(self) -> None:
         larger = Did(requests=40, infer=0.05, size=8)
-        window = told({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [larger] * 5})
+        window = reported({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [larger] * 5})
 
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == 1.0
 
     @pytest.mark.parametrize(
-        ("beside", "now", "loud"), [(0, 1.0, ["version-regression"]), (360, 0.1, [])], ids=["all", "a tenth"]
+        ("beside", "now", "actionable"), [(0, 1.0, ["version-regression"]), (360, 0.1, [])], ids=["all", "a tenth"]
     )
     def test_what_a_slower_version_costs_since_it_serves_is_not_thinned_by_the_time_before(
-        self, beside: int, now: float, loud: list[str]
+        self, beside: int, now: float, actionable: list[str]
     ) -> None:
         """A quarter longer in the last quarter of the window: 6 ms of its mean, and 25 ms of each request now."""
         before, slow = Did(requests=40, infer=0.1), Did(requests=40, infer=0.125)
         aside = Did(requests=beside, infer=0.1)
-        window = told({KEY: [before] * 12 + [aside] * 4, ("m", "2"): [ABSENT] * 12 + [slow] * 4})
+        window = reported({KEY: [before] * 12 + [aside] * 4, ("m", "2"): [ABSENT] * 12 + [slow] * 4})
         over_the_window = 160 / (480 + 4 * beside + 160)
 
         assert VERSION_SINCE.read(view_of(window, "m", "2")).value == pytest.approx(now / over_the_window)
-        assert [one.check for one in explain_window(window).loud] == loud
+        assert [one.check for one in explain_window(window).actionable] == actionable
 
     def test_first_cold_executions_are_left_out(self) -> None:
         cold = Did(requests=40, infer=2.0)
-        window = told({KEY: [BUSY] * 5 + [Did()] * 6, ("m", "2"): [ABSENT] * 5 + [cold] + [BUSY] * 5})
+        window = reported({KEY: [BUSY] * 5 + [Did()] * 6, ("m", "2"): [ABSENT] * 5 + [cold] + [BUSY] * 5})
 
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(1.0)
 
     def test_the_same_version_is_compared_with_itself_before_a_reload(self) -> None:
         slow = Did(requests=40, infer=0.06)
-        view = view_of(told({KEY: [BUSY] * 5 + [Did(requests=40, infer=0.06, anew=True)] + [slow] * 5}), "m")
+        view = view_of(reported({KEY: [BUSY] * 5 + [Did(requests=40, infer=0.06, anew=True)] + [slow] * 5}), "m")
 
         assert VERSION_SLOWDOWN.read(view).value == pytest.approx(3.0)
         assert VERSION_BEFORE.read(view).value == 0
@@ -139,7 +139,7 @@ class TestFleets:
         config = {"m": {"name": "m", "instance_group": [{"kind": "KIND_CPU", "count": 1}]}}
         scrapes = []
         for number, did in enumerate(each):
-            scrapes += scrapes_told({KEY: [did] * 10}, server=f"triton-{number}", configs=config)
+            scrapes += story_scrapes({KEY: [did] * 10}, server=f"triton-{number}", configs=config)
         return window_of(scrapes)
 
     def test_shares_and_queues_are_set_against_the_others(self) -> None:
@@ -173,7 +173,7 @@ class TestFleets:
 
 class TestShifts:
     def test_a_rate_that_rises_for_good_is_a_shift_with_its_latencies(self) -> None:
-        view = view_of(told({KEY: [Did(requests=40)] * 8 + [Did(requests=120, seconds=0.25)] * 8}), "m", None)
+        view = view_of(reported({KEY: [Did(requests=40)] * 8 + [Did(requests=120, seconds=0.25)] * 8}), "m", None)
 
         assert RATE_SHIFT.read(view).value == pytest.approx(3.0)
         assert RATE_SHIFT_SECONDS.read(view).value == pytest.approx(0.15)
@@ -182,10 +182,10 @@ class TestShifts:
     def test_a_rate_that_rises_and_falls_again_is_none(self) -> None:
         story = [Did(requests=40)] * 6 + [Did(requests=120)] * 4 + [Did(requests=40)] * 6
 
-        assert RATE_SHIFT.read(view_of(told({KEY: story}), "m", None)).value == 1.0
+        assert RATE_SHIFT.read(view_of(reported({KEY: story}), "m", None)).value == 1.0
 
     def test_requests_that_grow_are_a_shift(self) -> None:
-        view = view_of(told({KEY: [Did(requests=40)] * 8 + [Did(requests=40, size=4)] * 8}), "m", None)
+        view = view_of(reported({KEY: [Did(requests=40)] * 8 + [Did(requests=40, size=4)] * 8}), "m", None)
 
         assert SIZE_SHIFT.read(view).value == pytest.approx(4.0)
 
@@ -193,7 +193,7 @@ class TestShifts:
         """Requests that the response cache answers execute no item: what they hold is not counted."""
         story = [Did(requests=40, size=0)] * 8 + [Did(requests=40, seconds=0.4)] * 8
 
-        assert SIZE_SHIFT.read(view_of(told({KEY: story}), "m", None)).value is None
+        assert SIZE_SHIFT.read(view_of(reported({KEY: story}), "m", None)).value is None
 
 
 def test_a_version_that_takes_over_between_two_reads_is_no_stop_of_answers() -> None:
@@ -203,15 +203,15 @@ def test_a_version_that_takes_over_between_two_reads_is_no_stop_of_answers() -> 
         ("m", "1"): [*[Did(requests=40)] * 6, Did(requests=30), *[gone] * 6],
         ("m", "2"): [*[gone] * 6, Did(requests=12), *later],
     }
-    view = view_of(told(story), "m", None)
+    view = view_of(reported(story), "m", None)
 
-    assert LOADS.read(view_of(told(story), "m", "2")).value == 1
+    assert LOADS.read(view_of(reported(story), "m", "2")).value == 1
     assert HELD_SECONDS.read(view).value == 0.0
 
 
 class TestAvailability:
     def test_the_newest_index_counts(self) -> None:
-        scrapes = scrapes_told({KEY: [BUSY] * 4})
+        scrapes = story_scrapes({KEY: [BUSY] * 4})
         index = indexed(6.0, ("m", "1", "READY", ""), ("m", "2", "UNAVAILABLE", "no such file"))
         view = view_of(window_of([*scrapes, index]), "m", None)
 
@@ -220,12 +220,12 @@ class TestAvailability:
 
     def test_an_unloaded_version_did_not_fail(self) -> None:
         index = indexed(6.0, ("m", "1", "UNAVAILABLE", "unloaded"))
-        view = view_of(window_of([*scrapes_told({KEY: [BUSY] * 4}), index]), "m", None)
+        view = view_of(window_of([*story_scrapes({KEY: [BUSY] * 4}), index]), "m", None)
 
         assert FAILED_VERSIONS.read(view).value == 0
 
     def test_without_an_index_nothing_is_known(self) -> None:
-        assert FAILED_VERSIONS.read(view_of(told({KEY: [BUSY] * 4}), "m", None)).missing is Missing.NOT_EXPORTED
+        assert FAILED_VERSIONS.read(view_of(reported({KEY: [BUSY] * 4}), "m", None)).missing is Missing.NOT_EXPORTED
 
 
 class TestPlausibility:

@@ -69,7 +69,7 @@ def test_without_the_servers_processes_nobody_can_be_called_foreign() -> None:
     assert neighbours.FOREIGN_SHARE.read(card_view(shared(tree=False))).missing is Missing.NOT_EXPORTED
 
 
-def test_another_process_namespace_is_told_by_none_of_the_servers_processes_being_there() -> None:
+def test_another_process_namespace_is_reported_by_none_of_the_servers_processes_being_there() -> None:
     window = machine_window(
         SyntheticTriton(models=(STAGE,), cpu_busy=None),
         gpus=lambda _: [working((70_001, 50), (70_002, 40))],
@@ -79,7 +79,7 @@ def test_another_process_namespace_is_told_by_none_of_the_servers_processes_bein
     assert neighbours.FOREIGN_SHARE.read(card_view(window)).missing is Missing.CONFLICTING
 
 
-def test_behind_mps_processes_cannot_be_told_apart() -> None:
+def test_behind_mps_processes_cannot_be_distinguished() -> None:
     card = {**working((STUB, 10), (STRANGER, 80))}
     card["processes"] = [{"pid": STUB}, {"pid": STRANGER, "name": "nvidia-cuda-mps-server"}]
     window = machine_window(
@@ -112,13 +112,13 @@ def test_more_requests_of_its_own_at_that_time_are_no_proof() -> None:
 def test_a_stranger_that_slows_requests_is_the_first_finding_and_names_its_process() -> None:
     explanation = explained(shared(by=0.02, percent=80))
 
-    assert [finding.check for finding in explanation.loud] == ["gpu-contended-by-other-process"]
-    assert str(STRANGER) in explanation.loud[0].summary
-    assert 0 < explanation.loud[0].impact.share_of_latency <= 1
+    assert [finding.check for finding in explanation.actionable] == ["gpu-contended-by-other-process"]
+    assert str(STRANGER) in explanation.actionable[0].summary
+    assert 0 < explanation.actionable[0].impact.share_of_latency <= 1
 
 
 def test_a_stranger_that_slows_nobody_is_no_finding() -> None:
-    assert explained(shared(by=0.0)).loud == ()
+    assert explained(shared(by=0.0)).actionable == ()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_stranger_that_never_rests_is_no_cause_and_only_harmless_where_nothing
     )
     explanation = explained(window)
 
-    assert (explanation.verdict, explanation.loud) == (verdict, ())
+    assert (explanation.verdict, explanation.actionable) == (verdict, ())
     named = [sign.text for sign in explanation.symptoms if str(STRANGER) in sign.text]
     assert len(named) == (verdict is Verdict.NO_CLEAR_CAUSE)
 
@@ -172,12 +172,14 @@ def test_a_model_is_slower_while_its_neighbour_works() -> None:
 
 def test_a_neighbour_that_takes_the_cards_time_is_found() -> None:
     window = machine_window(bursts(0.03), reads=33, gpus=lambda at: [working((STUB, 99 if at % 40 < 20 else 30))])
-    loud = explained(window).loud
+    actionable = explained(window).actionable
 
-    assert [(finding.check, finding.subject.model) for finding in loud] == [("gpu-contended-by-colocated-model", "m")]
+    assert [(finding.check, finding.subject.model) for finding in actionable] == [
+        ("gpu-contended-by-colocated-model", "m")
+    ]
 
 
 def test_a_neighbour_on_a_card_with_time_for_both_is_no_finding() -> None:
     window = machine_window(bursts(0.03), reads=33, gpus=lambda _: [working((STUB, 40))])
 
-    assert "gpu-contended-by-colocated-model" not in {finding.check for finding in explained(window).loud}
+    assert "gpu-contended-by-colocated-model" not in {finding.check for finding in explained(window).actionable}

@@ -162,7 +162,7 @@ def test_what_lengthens_few_executions_at_the_same_rate_is_no_lock() -> None:
     bodies = window(slowed, 2)
 
     assert OVERLAP_STRETCH.read(view_of(bodies, "safety")).missing is Missing.TOO_FEW_EVENTS
-    assert not any("take turns" in finding.summary for finding in explained(bodies).loud)
+    assert not any("take turns" in finding.summary for finding in explained(bodies).actionable)
 
 
 @pytest.mark.parametrize(("seed", "away"), [(2, (38.0, 72.0)), (1, (60.0, 90.0))])
@@ -189,17 +189,17 @@ def test_more_instances_are_not_advised_where_they_would_share_a_lock() -> None:
     free = explained(window(runs(lock=False, instances=2, rates=(90.0, 95.0, 84.0)), 2, traced=True))
     locked = explained(window(runs(lock=True, instances=2, rates=(46.0, 49.0, 43.0)), 2, traced=True))
 
-    assert [finding.check for finding in free.loud] == ["single-instance-serialization"]
-    assert "a lock or thread pool of the backend" in str(free.loud[0].suggestion)
-    assert [finding.check for finding in locked.loud] == ["single-instance-serialization"]
-    assert "2 instances of safety take turns" in locked.loud[0].summary
-    assert "more instances would wait for it, too" in str(locked.loud[0].suggestion)
+    assert [finding.check for finding in free.actionable] == ["single-instance-serialization"]
+    assert "a lock or thread pool of the backend" in str(free.actionable[0].suggestion)
+    assert [finding.check for finding in locked.actionable] == ["single-instance-serialization"]
+    assert "2 instances of safety take turns" in locked.actionable[0].summary
+    assert "more instances would wait for it, too" in str(locked.actionable[0].suggestion)
     assert not any("instance_group" in str(finding.suggestion) for finding in locked.findings)
 
 
 def test_a_python_models_instances_are_processes_without_a_common_lock() -> None:
     executions = runs(lock=False, instances=2, rates=(90.0, 95.0, 84.0))
-    told = explained(window(executions, 2, traced=True, backend="python"))
+    reported = explained(window(executions, 2, traced=True, backend="python"))
 
-    assert [finding.check for finding in told.loud] == ["single-instance-serialization"]
-    assert "lock" not in str(told.loud[0].suggestion)
+    assert [finding.check for finding in reported.actionable] == ["single-instance-serialization"]
+    assert "lock" not in str(reported.actionable[0].suggestion)

@@ -26,13 +26,13 @@ from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 from tests.builders_machine import card_view, machine_window, processes, working
-from tests.builders_traffic import Did, scrapes_told, sent, told
+from tests.builders_traffic import Did, reported, sent, story_scrapes
 
 KEY = ("m", "1")
 
 
 def queue_of(requests: int) -> Reading:
-    return QUEUE_SECONDS.read(view_of(told({KEY: [Did(requests=requests, queue=0.1)]}), "m"))
+    return QUEUE_SECONDS.read(view_of(reported({KEY: [Did(requests=requests, queue=0.1)]}), "m"))
 
 
 def test_a_mean_needs_five_events_and_is_an_estimate_below_thirty() -> None:
@@ -44,7 +44,7 @@ def test_a_mean_needs_five_events_and_is_an_estimate_below_thirty() -> None:
 
 def test_intervals_are_those_of_nineteen_cases_in_twenty() -> None:
     """Of a Poisson count of 400 and of times as spread as their mean: ± 1.96 standard deviations."""
-    story = told({KEY: [Did(requests=400, queue=0.1)]}, interval=10.0)
+    story = reported({KEY: [Did(requests=400, queue=0.1)]}, interval=10.0)
     rate, queue = REQUEST_RATE.read(view_of(story, "m")), QUEUE_SECONDS.read(view_of(story, "m"))
     reads = mean_over([0.4, 0.5, 0.6] * 12, Unit.RATIO)
 
@@ -92,7 +92,7 @@ def test_a_card_is_at_its_limit_with_less_than_a_tenth_left(percent: float, shar
 
 
 def cold(first: float) -> Window:
-    return told({KEY: [Did(requests=40, infer=first * 0.02), *[Did(requests=40, infer=0.02)] * 8]})
+    return reported({KEY: [Did(requests=40, infer=first * 0.02), *[Did(requests=40, infer=0.02)] * 8]})
 
 
 @pytest.mark.parametrize(("slower", "is_cold"), [(1.85, False), (2.15, True)])
@@ -106,7 +106,7 @@ def test_executions_are_cold_above_twice_their_steady_time(slower: float, is_col
 @pytest.mark.parametrize(("steps", "known"), [(2, False), (3, True)])
 def test_a_start_is_measured_from_three_steps_on(steps: int, known: bool) -> None:
     began = [Did(requests=40, infer=0.1), *[Did(requests=40, infer=0.02)] * (steps - 1)]
-    found = COLD_SLOWDOWN.read(view_of(told({KEY: began}), "m"))
+    found = COLD_SLOWDOWN.read(view_of(reported({KEY: began}), "m"))
 
     assert (found.missing is None) is known
 
@@ -116,7 +116,7 @@ def test_versions_are_compared_from_ten_executions_of_each_on(executions: int, s
     """The first read since loading is left out: it may count a warm-up."""
     old, absent = Did(requests=40, infer=0.02), Did(absent=True)
     new = [Did(requests=1, infer=0.04), Did(requests=executions, infer=0.04), Did()]
-    window = told({KEY: [old] * 4 + [Did()] * 3, ("m", "2"): [absent] * 4 + new})
+    window = reported({KEY: [old] * 4 + [Did()] * 3, ("m", "2"): [absent] * 4 + new})
 
     assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(slowdown)
 
@@ -151,7 +151,7 @@ def test_no_server_runs_more_than_a_thousand_instances_of_a_model(count: int, mi
 
 def outside(share: float = 1.0, steps: int = 20, slow: Mapping[int, float] | None = None) -> Reading:
     """Return the time outside where clients sent this share of a server's twenty requests in each step of 2 s."""
-    story = scrapes_told({KEY: [Did(requests=20, seconds=0.02)] * steps})
+    story = story_scrapes({KEY: [Did(requests=20, seconds=0.02)] * steps})
     each = round(20 * share)
     moments = [2.0 * step + 1.9 * n / each for step in range(steps) for n in range(each)]
     took = [(slow or {}).get(int(at // 2), 0.07) for at in moments]
@@ -160,7 +160,7 @@ def outside(share: float = 1.0, steps: int = 20, slow: Mapping[int, float] | Non
 
 def test_clients_and_server_count_the_same_requests_within_a_tenth() -> None:
     def missing(per_step: int, of: int) -> Missing | None:
-        story = scrapes_told({KEY: [Did(requests=of, seconds=0.02)] * 20})
+        story = story_scrapes({KEY: [Did(requests=of, seconds=0.02)] * 20})
         moments = [2.0 * step + 1.9 * n / per_step for step in range(20) for n in range(per_step)]
         return OUTSIDE_SECONDS.read(view_of(window_of([*story, sent(moments, 0.07)]), "m")).missing
 
@@ -185,7 +185,7 @@ def test_a_clock_that_is_behind_makes_no_time_outside_of_a_line_that_grows(
     record = sent(
         [end - seconds - longer - behind for end, seconds in took.items()], [s + longer for s in took.values()]
     )
-    reading = OUTSIDE_SECONDS.read(view_of(window_of([*scrapes_told({KEY: steps}), record]), "m"))
+    reading = OUTSIDE_SECONDS.read(view_of(window_of([*story_scrapes({KEY: steps}), record]), "m"))
 
     assert reading.missing is missing
     assert reading.value == (None if missing else pytest.approx(0.1 * behind + longer))
@@ -246,9 +246,9 @@ def test_a_stranger_works_from_five_per_cent_of_the_processors_on(percent: int, 
     assert (FOREIGN_STAY.read(card_view(window)).value == 1.0) is works
 
 
-def test_a_clients_record_is_cut_into_seconds_and_what_company_costs_is_told() -> None:
+def test_a_clients_record_is_cut_into_seconds_and_what_company_costs_is_reported() -> None:
     """In each second twenty requests arrive at once, and forty in one of twenty; they take longer in company."""
-    story = scrapes_told({KEY: [Did(requests=40, seconds=0.1)] * 30})
+    story = story_scrapes({KEY: [Did(requests=40, seconds=0.1)] * 30})
     moments = [float(s) + 0.01 * n for s in range(60) for n in range(40 if s % 10 == 5 else 20)]
     took = [0.3 if int(at) % 10 == 5 else 0.1 for at in moments]
     view = view_of(window_of([*story, sent(moments, took)]), "m")

@@ -63,7 +63,7 @@ def test_a_request_computes_for_the_whole_time_of_its_batch() -> None:
     assert read(BATCH_SIZE, stage).value == pytest.approx(2.5)
 
 
-def test_batches_that_clients_send_are_told_from_those_that_triton_forms() -> None:
+def test_batches_that_clients_send_are_reported_from_those_that_triton_forms() -> None:
     sent = Stage("m", rate=10, client_batch=8, batches={8: 1.0}, execution=0.02)
     formed = Stage("m", rate=80, batches={8: 1.0}, execution=0.02)
 

@@ -64,5 +64,5 @@ def test_every_number_is_shown_on_one_short_line(unit: Unit, value: float) -> No
         (2_000 * 60, "33.3 h"),
     ],
 )
-def test_lengths_of_weeks_are_told_in_units_that_people_count_in(seconds: float, shown: str) -> None:
+def test_lengths_of_weeks_are_reported_in_units_that_people_count_in(seconds: float, shown: str) -> None:
     assert span(seconds) == shown

@@ -57,20 +57,20 @@ def test_whatever_changes_while_an_incident_lasts_changes_no_label_and_no_start(
 
 
 def test_annotations_say_what_it_costs_since_when_and_where_to_read_on() -> None:
-    told = alert().annotations
-    assert told["description"] == (
+    reported = alert().annotations
+    assert reported["description"] == (
         "instances are busy 97 % of the time. It takes 210 ms of each request (74 %). "
         "Since 2026-09-21T14:13:20.000Z, last seen 2026-09-21T14:13:50.000Z. Confidence 93 %."
     )
-    assert told["runbook_url"] == "https://diag.example.org/runbooks/gpu-saturated"
-    assert told["dashboard_url"] == "https://diag.example.org/incidents/gpu-saturated-1"
+    assert reported["runbook_url"] == "https://diag.example.org/runbooks/gpu-saturated"
+    assert reported["dashboard_url"] == "https://diag.example.org/incidents/gpu-saturated-1"
 
 
 def test_a_finding_brings_suggestion_patch_and_prediction() -> None:
-    told = alert(*judged()).annotations
-    assert told["suggestion"].startswith("fix: ")
-    assert "instance_group" in told["patch"]
-    assert re.match(r"predicted end to end: mean .* → .*; predicted queue: .* → .*estimated", told["prediction"])
+    reported = alert(*judged()).annotations
+    assert reported["suggestion"].startswith("fix: ")
+    assert "instance_group" in reported["patch"]
+    assert re.match(r"predicted end to end: mean .* → .*; predicted queue: .* → .*estimated", reported["prediction"])
 
 
 def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:

@@ -84,8 +84,8 @@ def test_derived_signals_equal_the_readings_that_they_are(explanation: Explanati
     assert values(rows, "diag_model_instances")[about] == 1
     assert values(rows, "diag_model_queue_seconds_mean")[about] == pytest.approx(0.17, rel=0.02)
     assert values(rows, "diag_model_instance_busy_ratio")[about] == pytest.approx(38 * 0.0245, rel=0.02)
-    told = values(rows, "diag_signal_readings")
-    assert told["chat", "instances", "configuration", "false"] == 1
+    reported = values(rows, "diag_signal_readings")
+    assert reported["chat", "instances", "configuration", "false"] == 1
 
 
 def test_gpu_readings_go_by_the_card() -> None:
@@ -106,12 +106,12 @@ def test_a_server_with_more_models_than_a_page_holds_is_cut(monkeypatch: pytest.
     assert len(values(rows, "diag_model_instances")) == 2
 
 
-def test_open_incidents_are_told_with_their_beginning(explanation: Explanation) -> None:
+def test_open_incidents_are_reported_with_their_beginning(explanation: Explanation) -> None:
     book = IncidentBook("chat", open_after=1)
     book.take(explanation, 1_000.0, 1.0)
     rows = list(rows_of_incidents(book.open))
     assert {value for _, _, value in rows} == {1_000.0}
-    assert {labels[1] for _, labels, _ in rows} == {finding.check for finding in explanation.loud}
+    assert {labels[1] for _, labels, _ in rows} == {finding.check for finding in explanation.actionable}
 
 
 def test_names_that_servers_choose_stay_within_their_label(explanation: Explanation) -> None:

@@ -38,8 +38,8 @@ def finding(identity: str, share: float, *, failed: float = 0.0, **changes: obje
 
 
 def explanation(*found: Finding) -> Explanation:
-    loud = [one for one in found if one.severity.loud]
-    return SimpleNamespace(findings=found, loud=loud, evidence=None)  # type: ignore[return-value]
+    actionable = [one for one in found if one.severity.actionable]
+    return SimpleNamespace(findings=found, actionable=actionable, evidence=None)  # type: ignore[return-value]
 
 
 def bad(count: float, total: float = 100.0) -> Tally:

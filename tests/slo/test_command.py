@@ -32,13 +32,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", str(CAPTURE), "--slo", file, "--period", "7d"]) == 0
-    told = capsys.readouterr().out
-    assert "chat-latency: 99 % of requests to chat within 500 ms, over 7 d (its own period is 30 d)" in told
-    assert "0.1 % (0.072 % to 0.15 %) of the budget of " in told
-    assert "(from traces)" in told
-    assert "52 % went to single-instance-serialization of safety on triton-0" in told
-    assert "48 % is unexplained" in told
-    assert "1,371 events, 0 bad (from metrics)" in told
+    reported = capsys.readouterr().out
+    assert "chat-latency: 99 % of requests to chat within 500 ms, over 7 d (its own period is 30 d)" in reported
+    assert "0.1 % (0.072 % to 0.15 %) of the budget of " in reported
+    assert "(from traces)" in reported
+    assert "52 % went to single-instance-serialization of safety on triton-0" in reported
+    assert "48 % is unexplained" in reported
+    assert "1,371 events, 0 bad (from metrics)" in reported
 
 
 def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> None:
@@ -59,7 +59,7 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "reported"),
     [
         ([0.9987, 0.0013], [">99 %", "<1 %"]),
         ([1 / 3, 1 / 3, 1 / 3], ["34 %", "33 %", "33 %"]),
@@ -68,12 +68,12 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> No
         ([1.0, 0.0], ["100 %", "0 %"]),
     ],
 )
-def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> None:
-    assert shares(parts) == told
+def test_shares_that_are_reported_add_up(parts: list[float], reported: list[str]) -> None:
+    assert shares(parts) == reported
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "stated"),
     [
         ((str(CAPTURE),), 2, "name a file of them with --slo"),
         (("http://triton:8000", "--slo", "FILE"), 2, "a server only tells of now"),
@@ -91,21 +91,21 @@ def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> Non
         (("rules",), 2, "FILE"),
     ],
 )
-def test_what_cannot_be_told_is_one_clear_line(
-    arguments: tuple[str, ...], code: int, said: str, file: str, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_reported_is_one_clear_line(
+    arguments: tuple[str, ...], code: int, stated: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["slo", *(file if one == "FILE" else one for one in arguments)]) == code
-    told = capsys.readouterr().err.strip()
-    assert said in told
-    assert "\n" not in told
+    reported = capsys.readouterr().err.strip()
+    assert stated in reported
+    assert "\n" not in reported
 
 
 def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", "rules", file]) == 0
-    told = capsys.readouterr()
-    assert "triton-slo-chat-latency" in told.out
-    assert told.err == "diag: runbook_url is relative, so alerts lead nowhere: name its address with --runbooks\n"
+    reported = capsys.readouterr()
+    assert "triton-slo-chat-latency" in reported.out
+    assert reported.err == "diag: runbook_url is relative, so alerts lead nowhere: name its address with --runbooks\n"
     assert main(["slo", "rules", "--runbooks", "https://wiki/runbooks", file]) == 0
-    told = capsys.readouterr()
-    assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in told.out
-    assert told.err == ""
+    reported = capsys.readouterr()
+    assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in reported.out
+    assert reported.err == ""

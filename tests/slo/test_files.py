@@ -129,7 +129,7 @@ TABLE = '[[slo]]\nname = "a"\nobjective = 0.9\nmodel = "m"\navailability = true\
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ('slo_files = ["gone.yaml"]\n', ":1: slo_files: gone.yaml: cannot be read: no such file"),
         (
@@ -144,11 +144,11 @@ TABLE = '[[slo]]\nname = "a"\nobjective = 0.9\nmodel = "m"\navailability = true\
         ),
     ],
 )
-def test_a_mistake_in_the_settings_is_told_with_its_line_there(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_in_the_settings_is_reported_with_its_line_there(tmp_path: Path, text: str, stated: str) -> None:
     (tmp_path / "diag.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
         configured(load(tmp_path / "diag.toml", {}, {}))
-    assert str(caught.value).startswith(f"{tmp_path / 'diag.toml'}{said}")
+    assert str(caught.value).startswith(f"{tmp_path / 'diag.toml'}{stated}")
 
 
 def test_a_query_over_tritons_failures_in_sloths_form_is_measured_by_us_and_another_is_kept(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_a_query_over_tritons_failures_in_sloths_form_is_measured_by_us_and_anot
     )
 
 
-def test_alerts_that_sloth_switches_off_are_not_told_and_its_labels_are_theirs(tmp_path: Path) -> None:
-    told = "alerting: {name: Whatever, labels: {team: a}, page_alert: {disable: true}, ticket_alert: {labels: {}}}"
-    ours, kept = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", told))
+def test_alerts_that_sloth_switches_off_are_not_reported_and_its_labels_are_theirs(tmp_path: Path) -> None:
+    reported = "alerting: {name: Whatever, labels: {team: a}, page_alert: {disable: true}, ticket_alert: {labels: {}}}"
+    ours, kept = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", reported))
     assert ours.labels == {"service": "chat", "owner": "ml", "team": "a"}
     assert (ours.quiet, kept.quiet) == ({"page"}, frozenset())
     alerts = re.findall("alert: (.*)", rules_text([ours, kept], "https://x"))
@@ -171,11 +171,11 @@ def test_alerts_that_sloth_switches_off_are_not_told_and_its_labels_are_theirs(t
 
 
 def test_labels_of_a_file_are_those_of_its_alerts_and_their_severity_goes_before_ours(tmp_path: Path) -> None:
-    told = (
+    reported = (
         "alerting: {labels: {team: a}, page_alert: {labels: {severity: sev1, team: b}}, "
         "ticket_alert: {labels: {queue: q}}}"
     )
-    (ours, _) = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", told))
+    (ours, _) = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", reported))
     rules = yaml.safe_load(rules_text([ours], "https://x"))["groups"][0]["rules"]
     page, ticket, unmeasured = (rule["labels"] for rule in rules if "alert" in rule)
     common = {"service": "chat", "owner": "ml", "slo": "chat-requests"}
@@ -185,7 +185,7 @@ def test_labels_of_a_file_are_those_of_its_alerts_and_their_severity_goes_before
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "stated"),
     [
         ({}, []),
         (
@@ -199,11 +199,13 @@ def test_labels_of_a_file_are_those_of_its_alerts_and_their_severity_goes_before
         ({"objective": 0.8, "quiet": frozenset({"page"})}, []),
     ],
 )
-def test_alerts_that_cannot_fire_are_told_before_they_are_loaded(changes: dict[str, Any], said: list[str]) -> None:
+def test_alerts_that_cannot_fire_are_reported_before_they_are_loaded(
+    changes: dict[str, Any], stated: list[str]
+) -> None:
     slo = Slo(name="a", objective=0.99, sli=Triton(promise=Promise.AVAILABILITY, model="m"))
-    told = list(cautions(replace(slo, **changes)))
-    assert len(told) == len(said)
-    assert all(one.startswith(begin) for one, begin in zip(told, said, strict=True))
+    reported = list(cautions(replace(slo, **changes)))
+    assert len(reported) == len(stated)
+    assert all(one.startswith(begin) for one, begin in zip(reported, stated, strict=True))
 
 
 def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
@@ -215,7 +217,7 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "stated"),
     [
         (SHORT.replace("latency: 500ms", "latency: 500"), 5, "which is no duration"),
         (SHORT.replace("latency: 500ms", "latncy: 500ms"), 5, "has no key 'latncy'"),
@@ -265,13 +267,13 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         ("a: &x 1\n", 1, "anchors and aliases are not allowed"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_to_do(tmp_path: Path, text: str, line: int, said: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_what_to_do(tmp_path: Path, text: str, line: int, stated: str) -> None:
     with pytest.raises(UsageError) as caught:
         written(tmp_path, text)
-    told = str(caught.value)
-    assert said in told
-    assert told.startswith(f"{tmp_path / 'slos.yaml'}:{line}: ")
-    assert "\n" not in told
+    reported = str(caught.value)
+    assert stated in reported
+    assert reported.startswith(f"{tmp_path / 'slos.yaml'}:{line}: ")
+    assert "\n" not in reported
 
 
 def test_a_query_loses_its_comments_and_keeps_what_stands_in_quotes(tmp_path: Path) -> None:
@@ -285,6 +287,6 @@ def test_a_query_loses_its_comments_and_keeps_what_stands_in_quotes(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n"])
-def test_an_empty_file_is_told(tmp_path: Path, text: str) -> None:
+def test_an_empty_file_is_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="holds nothing"):
         written(tmp_path, text)

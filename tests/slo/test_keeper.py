@@ -142,13 +142,13 @@ def test_the_command_reads_the_same_from_the_service_and_from_its_history(
     server.start()
     try:
         assert main(["slo", "--slo", str(file), "--url", f"http://127.0.0.1:{server.port}", "--fail-on", "spent"]) == 0
-        asked = capsys.readouterr().out
+        requested = capsys.readouterr().out
     finally:
         server.stop()
         history._database.close()
     assert main(["slo", str(kept[0]), "--slo", str(file)]) == 0
     read = capsys.readouterr().out
-    for text in (asked, read):
+    for text in (requested, read):
         assert "slow-answers: 99 % of requests to slow answered, over 30 d" in text
         assert "went to request-failures of slow on triton-0" in text
         assert "incident " in text

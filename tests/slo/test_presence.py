@@ -21,7 +21,7 @@ class Held:
 
     def __init__(self, *spans: Span, every: float = 15.0) -> None:
         self._times = [began + i * every for began, until in spans for i in range(int((until - began) / every) + 1)]
-        self.asked = 0
+        self.requested = 0
 
     def _sample(self, at: float) -> float | None:
         found = bisect_right(self._times, at)
@@ -29,13 +29,13 @@ class Held:
 
     def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         assert query == "count(up)"
-        self.asked += 1
+        self.requested += 1
         grid = [start + i * step for i in range(int((end - start) / step + 1e-9) + 1)]
         times = [at for at in grid if self._sample(at) is not None]
         return QueryResult(series=(SampledSeries(labels={}, times=times, values=[1.0] * len(times)),) if times else ())
 
     def instant(self, query: str, at: float) -> QueryResult:
-        self.asked += 1
+        self.requested += 1
         span, step = map(float, _SUBQUERY.findall(query)[0])
         grid = [i * step for i in range(int((at - span) // step) + 1, int(at // step) + 1)]
         found = [began for one in grid if (began := self._sample(one)) is not None]
@@ -61,7 +61,7 @@ def ago(*spans: Span) -> list[Span]:
         ([(30 * 60.0, 20 * 60.0), (9 * 60.0, 0.0)], 30),
     ],
 )
-def test_the_beginning_is_told_to_seconds_and_the_end_and_recent_gaps_to_the_minute(
+def test_the_beginning_is_reported_to_seconds_and_the_end_and_recent_gaps_to_the_minute(
     there: Sequence[Span], days: int
 ) -> None:
     store = Held(*ago(*there))
@@ -70,10 +70,10 @@ def test_the_beginning_is_told_to_seconds_and_the_end_and_recent_gaps_to_the_min
     for (began, until), (first, last) in zip(found, ago(*there), strict=True):
         assert abs(began - max(first, END - days * DAY)) <= (2.0 if began == found[0][0] else 60.0)
         assert last - 60 <= until <= last + 301
-    assert store.asked == 4
+    assert store.requested == 4
 
 
-def test_an_old_gap_is_told_to_the_step_of_the_time_that_is_asked_about() -> None:
+def test_an_old_gap_is_reported_to_the_step_of_the_time_that_is_requested_about() -> None:
     (_, until), (began, end) = spans_of(Held(*ago((5 * DAY, 4 * DAY), (DAY, 0.0))), "up", END - 30 * DAY, END)  # type: ignore[arg-type]
     step = 30 * DAY / 500
     assert abs(END - until - 4 * DAY) <= step

@@ -37,11 +37,11 @@ class Slow(FakePrometheus):
     seconds: float = 0.0
     later: float = 0.0
     refused: str = "nothing"
-    heard: list[str] = field(default_factory=list)
+    captured: list[str] = field(default_factory=list)
 
     def answer(self, query: str, at: float) -> tuple[int, bytes]:
         self.later += self.seconds
-        self.heard.append(query)
+        self.captured.append(query)
         if self.refused in query:
             return 422, b'{"status":"error","errorType":"execution","error":"too many samples"}'
         labels = {"__name__": "nv_inference_request_success"} if "__name__" in query else {"part": "total"}
@@ -64,17 +64,17 @@ def objectives(folder: Path, *names: str) -> str:
     return str(file)
 
 
-def test_objectives_are_asked_for_two_minutes_in_all_and_those_that_were_reached_are_told(
+def test_objectives_are_requested_two_minutes_in_all_and_those_that_were_reached_are_reported(
     slow: Slow, tmp_path: Path, capsys: Printed
 ) -> None:
     slow.seconds = 8.0
     assert main(["slo", slow.url, "--slo", objectives(tmp_path, "one", "two", "three")]) == 3
-    told = capsys.readouterr()
-    assert len(slow.heard) == 15
-    assert [line.split(":")[0] for line in told.out.splitlines() if line.startswith("web-")] == ["web-one"]
-    assert "web-two: the 120 s for all questions are over before an answer to " in told.err
-    assert "(1 of 3 objectives are told); look at the store's load, ask for less with --period" in told.err
-    assert told.err.count("\n") == 1
+    reported = capsys.readouterr()
+    assert len(slow.captured) == 15
+    assert [line.split(":")[0] for line in reported.out.splitlines() if line.startswith("web-")] == ["web-one"]
+    assert "web-two: the 120 s for all questions are over before an answer to " in reported.err
+    assert "(1 of 3 objectives are told); look at the store's load, ask for less with --period" in reported.err
+    assert reported.err.count("\n") == 1
 
 
 def test_an_objective_that_the_store_refuses_does_not_hide_the_others(
@@ -82,28 +82,28 @@ def test_an_objective_that_the_store_refuses_does_not_hide_the_others(
 ) -> None:
     slow.refused = "two_all"
     assert main(["slo", slow.url, "--slo", objectives(tmp_path, "one", "two", "three"), "--output", "json"]) == 3
-    told = capsys.readouterr()
-    assert [one["name"] for one in json.loads(told.out)["slos"]] == ["web-one", "web-three"]
-    assert "web-two: the query was not answered (HTTP 422" in told.err
-    assert told.err.count("\n") == 1
+    reported = capsys.readouterr()
+    assert [one["name"] for one in json.loads(reported.out)["slos"]] == ["web-one", "web-three"]
+    assert "web-two: the query was not answered (HTTP 422" in reported.err
+    assert reported.err.count("\n") == 1
 
 
 def test_a_store_of_which_nothing_was_reached_is_one_line(slow: Slow, tmp_path: Path, capsys: Printed) -> None:
     slow.refused = "_all"
     assert main(["slo", slow.url, "--slo", objectives(tmp_path, "one")]) == 3
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert "web-one: the query was not answered" in told.err
-    assert "objectives are told" not in told.err
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
+    assert "web-one: the query was not answered" in reported.err
+    assert "objectives are told" not in reported.err
 
 
-def test_alerts_are_replayed_for_two_minutes_in_all_and_those_that_were_reached_are_told(
+def test_alerts_are_replayed_for_two_minutes_in_all_and_those_that_were_reached_are_reported(
     slow: Slow, capsys: Printed
 ) -> None:
     slow.seconds = 20.0
     assert main(["gen", "rules", "--replay", slow.url, "--since", "1h"]) == 3
-    told = capsys.readouterr()
-    assert len(slow.heard) == 6
-    assert told.out.startswith("over the last 1m, evaluated every 1m:\n")
-    assert "the 120 s for all questions are over before an answer to " in told.err
-    assert " alerts are replayed); look at the store's load, ask for less with --since" in told.err
+    reported = capsys.readouterr()
+    assert len(slow.captured) == 6
+    assert reported.out.startswith("over the last 1m, evaluated every 1m:\n")
+    assert "the 120 s for all questions are over before an answer to " in reported.err
+    assert " alerts are replayed); look at the store's load, ask for less with --since" in reported.err

@@ -27,7 +27,7 @@ class Store:
     address = parse_prometheus('prometheus+http://store?selector={job="triton"}')
 
     def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]], models: tuple[str, ...] = ()) -> None:
-        self._answers, self._models, self.asked = answers, models, list[str]()
+        self._answers, self._models, self.requested = answers, models, list[str]()
         self.warnings: tuple[str, ...] = ()
         self.there: dict[str, list[float]] = {}
 
@@ -39,7 +39,7 @@ class Store:
         return QueryResult(series=(SampledSeries(labels={}, times=times, values=times),) if times else ())
 
     def instant(self, query: str, at: float | None = None) -> QueryResult:
-        self.asked.append(query)
+        self.requested.append(query)
         parts = _PART.findall(query) or [(query, "")]
         found = [(rows, {"part": part} if part else {}) for one, part in parts for rows in self._rows(one)]
         times = [at or 0.0]
@@ -84,7 +84,7 @@ def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> N
     assert (report.tally.total, report.tally.low, report.tally.bad, report.tally.high) == (1000, 35, 40, 50)
     assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
     assert (report.seen, report.allowed) == (pytest.approx(3.5 * DAY), pytest.approx(20.0))
-    assert len(store.asked) < 15
+    assert len(store.requested) < 15
 
 
 def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
@@ -97,14 +97,14 @@ def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> Non
     seen, store = stored(LATENCY, answers)
     tally = seen.over(0, 3600).tally
     assert (tally.total, tally.low, tally.bad, tally.high) == (100, 10, 10, 40)
-    assert all('job="triton"' in query for query in store.asked if query.startswith("sum(increase(nv_"))
+    assert all('job="triton"' in query for query in store.requested if query.startswith("sum(increase(nv_"))
 
 
-def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> None:
+def test_own_queries_are_requested_as_they_are_written_and_rates_become_events() -> None:
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
     seen, store = stored(slo, {"bad": [({}, 18.0)], "all": [({}, 360.0)]})
     assert seen.over(0, 3600).tally.total == 360.0
-    assert "sum(sum(rate(all[3600s]))) * 3600" in store.asked[0]
+    assert "sum(sum(rate(all[3600s]))) * 3600" in store.requested[0]
 
 
 def test_own_queries_are_as_old_as_their_total() -> None:
@@ -116,7 +116,7 @@ def test_own_queries_are_as_old_as_their_total() -> None:
     assert stored(slo, {})[0].known(0.0, 1e6) == []
 
 
-def test_a_query_that_the_store_cannot_read_is_told_with_the_line_of_its_objective() -> None:
+def test_a_query_that_the_store_cannot_read_is_reported_with_the_line_of_its_objective() -> None:
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="all", bad="bad"), where="slos.yaml:7")
     seen, store = stored(slo, {})
 
@@ -136,19 +136,19 @@ def test_what_the_service_counted_is_chosen_by_deployment_and_selector_and_its_c
     seen, store = deployed(LATENCY, "eu", "diag_slo_events_total", "diag_slo_bad_events_attributed_total")
     store.address = parse_prometheus('prometheus+http://store?selector={job="triton",cluster="a"}')
     assert seen.over(0, 3600).tally.total == 10
-    assert 'diag_slo_events_total{slo="late",deployment="eu",cluster="a"}[3600s]' in store.asked[0]
-    assert "attributed" not in store.asked[0]
-    assert 'attributed_total{slo="late",cluster="a"}' in _asked_of(EU, "eu")[0]
+    assert 'diag_slo_events_total{slo="late",deployment="eu",cluster="a"}[3600s]' in store.requested[0]
+    assert "attributed" not in store.requested[0]
+    assert 'attributed_total{slo="late",cluster="a"}' in _requested_of(EU, "eu")[0]
 
 
-def _asked_of(slo: Slo, deployment: str | None) -> list[str]:
+def _requested_of(slo: Slo, deployment: str | None) -> list[str]:
     seen, store = deployed(slo, deployment)
     store.address = parse_prometheus('prometheus+http://store?selector={cluster="a"}')
     seen.over(0, 3600)
-    return store.asked
+    return store.requested
 
 
-def test_tritons_own_series_are_no_deployments_unless_that_is_said() -> None:
+def test_tritons_own_series_are_no_deployments_unless_that_is_stated() -> None:
     seen, _ = deployed(EU, None, "nv_inference_request_success")
     report = report_on(EU, seen, 1e6)
     assert report.tally.total == 0
@@ -192,7 +192,7 @@ def test_a_store_without_events_tells_why(models: tuple[str, ...], why: str) -> 
     assert why in slo_text([report]).replace("\n    ", " ")
 
 
-def test_a_tenant_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_tenant_that_is_not_there_is_reported_with_those_that_are() -> None:
     ours = replace(LATENCY, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5, tags=(("customer", "us"),)))
     seen, store = stored(ours, {}, "chat")
     store.label_values = lambda label, *_: ("chat",) if label == "model" else ("acme", "beta")  # type: ignore[method-assign]
@@ -201,25 +201,25 @@ def test_a_tenant_that_is_not_there_is_told_with_those_that_are() -> None:
     assert seen.silence().startswith("no series of chat has a label customer; look at its name")
 
 
-def test_series_without_a_label_of_the_model_are_told_as_such() -> None:
+def test_series_without_a_label_of_the_model_are_reported_as_such() -> None:
     seen, store = stored(LATENCY, {})
     store.label_values = lambda label, *_: ("nv_inference_request_success",) if label == "__name__" else ()  # type: ignore[method-assign]
     assert seen.silence() == "no nv_inference_request_success of the store has a label model; look at its relabelling"
 
 
-def test_what_a_store_leaves_out_and_what_took_the_budget_are_told_as_not_known() -> None:
+def test_what_a_store_leaves_out_and_what_took_the_budget_are_reported_as_not_known() -> None:
     failing = replace(LATENCY, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
     seen, store = stored(failing, {"nv_inference_request": [({}, 100.0)]})
     store.warnings = ("store gateway 2 is away",)
     report = replace(report_on(failing, seen, 1e6), gaps=seen.gaps)
-    told = slo_text([report])
-    assert "  not known: a part of what is stored: store gateway 2 is away\n" in told
-    assert "  not known: what took the budget; let diag serve count the objective" in told
+    reported = slo_text([report])
+    assert "  not known: a part of what is stored: store gateway 2 is away\n" in reported
+    assert "  not known: what took the budget; let diag serve count the objective" in reported
     assert slo_report([report])["slos"][0]["gaps"] == list(seen.gaps)
     assert len(seen.gaps) == 2
 
 
-def test_a_query_for_bad_events_that_finds_no_series_is_told_as_it_may_be_mistyped() -> None:
+def test_a_query_for_bad_events_that_finds_no_series_is_reported_as_it_may_be_mistyped() -> None:
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="all[$window]", bad="bda[$window]"))
     seen = stored(slo, {"bda[3600s]) or 0": [({}, 0.0)], "all": [({}, 360.0)]})[0]
     assert seen.over(0, 3600).tally.bad == 0
@@ -229,7 +229,7 @@ def test_a_query_for_bad_events_that_finds_no_series_is_told_as_it_may_be_mistyp
     assert seen.gaps == ()
 
 
-def test_what_averages_only_bound_is_told_with_the_setting_that_counts_it() -> None:
+def test_what_averages_only_bound_is_reported_with_the_setting_that_counts_it() -> None:
     seen, _ = stored(LATENCY, {"request_success": [({}, 100.0)], "duration_us": [({}, 20e6)]})
     assert "histogram_latencies=true" in slo_text([report_on(LATENCY, seen, 1e6)])
 

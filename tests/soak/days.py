@@ -156,10 +156,10 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--days", type=int, default=30)
     options.add_argument("--interval", type=float, default=120.0)
-    asked = options.parse_args()
+    requested = options.parse_args()
     days = list[Day]()
     with tempfile.TemporaryDirectory() as folder:
-        for day in lived(Path(folder), asked.days, asked.interval):
+        for day in lived(Path(folder), requested.days, requested.interval):
             days.append(day)
             print(
                 f"day {len(days):>3}: {day.megabytes:6.1f} MB of memory, {day.disk / 1e6:7.2f} MB on disk, "

@@ -41,7 +41,7 @@ def killed_again_and_again(folder: Path, times: int, program: Forks, triton: Mov
     with listening() as hook:
         settings = written(folder, free_ports(1), triton.url, hook.url)
         with program.serving(settings) as service:
-            until(lambda: incidents(service) and len(told(hook)) == 2, 30, "an incident that both receivers know")
+            until(lambda: incidents(service) and len(reported(hook)) == 2, 30, "an incident that both receivers know")
             first = incidents(service)
             service.kill()
         for _ in range(times):
@@ -67,7 +67,7 @@ def killed_at_the_first_word(folder: Path, program: Forks, triton: MovingTriton)
             until(lambda: hook.taken, 30, "the first word")
             service.kill()
         with program.serving(settings) as service:
-            until(lambda: len(told(hook)) == 2, 10, "word to both receivers")
+            until(lambda: len(reported(hook)) == 2, 10, "word to both receivers")
             first = incidents(service)
             seen = hook.seen
             until(lambda: hook.seen > seen, 2 * RESEND, "a repetition")
@@ -114,15 +114,15 @@ def lost_rounds(directory: Path, triton: MovingTriton) -> int:
     return lost
 
 
-def told(hook: Hook) -> dict[str, list[tuple[float, Any]]]:
+def reported(hook: Hook) -> dict[str, list[tuple[float, Any]]]:
     """Return what each kind of receiver took and when, by `alerts` and `messages`."""
     found: dict[str, list[tuple[float, Any]]] = {}
     for at, (headers, body) in list(zip(hook.times, hook.taken, strict=False)):
-        said = json.loads(body)
-        if isinstance(said, list):
-            found.setdefault("alerts", []).append((at, said))
+        stated = json.loads(body)
+        if isinstance(stated, list):
+            found.setdefault("alerts", []).append((at, stated))
         else:
-            found.setdefault("messages", []).append((at, (headers["webhook-id"], said)))
+            found.setdefault("messages", []).append((at, (headers["webhook-id"], stated)))
     return found
 
 
@@ -130,7 +130,7 @@ def check_alerts(hook: Hook, incidents: set[str]) -> None:
     """Each incident is one alert, with one beginning, that never ends and never lapses between repetitions."""
     beginnings: dict[str, set[tuple[str, str]]] = {}
     until_when: dict[str, float] = {}
-    for at, alerts in told(hook)["alerts"]:
+    for at, alerts in reported(hook)["alerts"]:
         for alert in alerts:
             identity, ends = alert["generatorURL"].rpartition("/")[2], moment(alert["endsAt"])
             beginnings.setdefault(identity, set()).add((json.dumps(alert["labels"], sort_keys=True), alert["startsAt"]))
@@ -143,7 +143,7 @@ def check_alerts(hook: Hook, incidents: set[str]) -> None:
 
 def check_messages(hook: Hook, incidents: set[str]) -> None:
     """The webhook was told once of each incident: what comes again has the same id."""
-    assert {identity for _, (identity, _) in told(hook)["messages"]} == {f"{one}.opened" for one in incidents}
+    assert {identity for _, (identity, _) in reported(hook)["messages"]} == {f"{one}.opened" for one in incidents}
 
 
 def moment(text: str) -> float:
@@ -154,14 +154,14 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--times", type=int, default=100)
     options.add_argument("--seed", type=int, default=1)
-    asked = options.parse_args()
-    begun, longest = time.monotonic(), 200.0 + asked.times * (LONGEST_LIFE + 5.0)
+    requested = options.parse_args()
+    begun, longest = time.monotonic(), 200.0 + requested.times * (LONGEST_LIFE + 5.0)
     with tempfile.TemporaryDirectory() as folder, MovingTriton(longest).running() as triton, forks() as program:
-        lost = killed_again_and_again(Path(folder), asked.times, program, triton, asked.seed)
-        for _ in range(asked.times // 10):
+        lost = killed_again_and_again(Path(folder), requested.times, program, triton, requested.seed)
+        for _ in range(requested.times // 10):
             killed_at_the_first_word(Path(tempfile.mkdtemp(dir=folder)), program, triton)
     took = time.monotonic() - begun
-    print(f"killed {asked.times} times in {took:.0f} s; {sum(lost)} rounds lost, at most {max(lost)} a time")
+    print(f"killed {requested.times} times in {took:.0f} s; {sum(lost)} rounds lost, at most {max(lost)} a time")
     print("the database opened, incidents kept their identity, alerts neither lapsed nor came twice")
     return 0
 

@@ -204,9 +204,9 @@ def main() -> int:
     options.add_argument("--servers", type=int, default=200)
     options.add_argument("--spans", type=int, default=10_000, help="per second")
     options.add_argument("--cpus", type=numbers, default=set(), help="processors of the service; the rest serve it")
-    asked = options.parse_args()
-    found = measured(asked.servers, asked.spans, asked.minutes * 60, asked.cpus)
-    print(f"{asked.servers} servers, {asked.spans} spans/s, {asked.minutes:g} minutes")
+    requested = options.parse_args()
+    found = measured(requested.servers, requested.spans, requested.minutes * 60, requested.cpus)
+    print(f"{requested.servers} servers, {requested.spans} spans/s, {requested.minutes:g} minutes")
     print(*found, sep="\n")
     return verdict(found)
 

@@ -89,13 +89,13 @@ def block(pid: int, seconds: float, read: Callable[[], object] | None, pause: fl
     return (processor_seconds(pid) - before) * seconds / (time.monotonic() - begun), rounds
 
 
-def measured(pid: int, read: Callable[[], object], asked: argparse.Namespace) -> list[Pair]:
+def measured(pid: int, read: Callable[[], object], requested: argparse.Namespace) -> list[Pair]:
     """Return pairs of blocks, every second one with the observed block first."""
-    pause, found = 1.0 / asked.rounds_per_second, list[Pair]()
-    for number in range(asked.pairs):
+    pause, found = 1.0 / requested.rounds_per_second, list[Pair]()
+    for number in range(requested.pairs):
         blocks = {}
         for observed in (False, True) if number % 2 == 0 else (True, False):
-            blocks[observed] = block(pid, asked.seconds, read if observed else None, pause)
+            blocks[observed] = block(pid, requested.seconds, read if observed else None, pause)
         pair = Pair(alone=blocks[False][0], observed=blocks[True][0], rounds=blocks[True][1])
         found.append(pair)
         print(
@@ -112,7 +112,7 @@ def interval_of(each: Sequence[float], seed: int = 1) -> tuple[float, float]:
     return means[round(0.025 * RESAMPLES)], means[round(0.975 * RESAMPLES) - 1]
 
 
-def told(pairs: Sequence[Pair], seconds: float) -> str:
+def reported(pairs: Sequence[Pair], seconds: float) -> str:
     """Return what a round costs, and how sure that is."""
     each = [pair.each for pair in pairs]
     mean, (low, high) = statistics.fmean(each), interval_of(each)
@@ -134,13 +134,13 @@ def main() -> int:
     options.add_argument("--pairs", type=int, default=12, help="of blocks")
     options.add_argument("--seconds", type=float, default=15.0, help="of a block")
     options.add_argument("--rounds-per-second", type=float, default=20.0, help="in observed blocks")
-    asked = options.parse_args()
+    requested = options.parse_args()
     environment = find_environment()
     if environment is None:
         print("there is no environment of a Triton: make triton", file=sys.stderr)
         return 3
     fault, stop = load_fault("healthy"), threading.Event()
-    steady = replace(fault.load, duration=2 * asked.pairs * (asked.seconds + 5.0) + 60.0)
+    steady = replace(fault.load, duration=2 * requested.pairs * (requested.seconds + 5.0) + 60.0)
     with TritonLauncher(environment, fault) as server:
         load = threading.Thread(target=run_load, args=(server.http_url, steady), kwargs={"stop": stop})
         load.start()
@@ -149,7 +149,7 @@ def main() -> int:
             target.round()  # configurations are read once
             time.sleep(5)
             print("pair    alone    observed  rounds  a round", flush=True)
-            print(told(measured(server.pid, target.round, asked), asked.seconds))
+            print(reported(measured(server.pid, target.round, requested), requested.seconds))
         finally:
             stop.set()
             load.join()

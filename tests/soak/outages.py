@@ -72,27 +72,27 @@ class Watched:
             while time.monotonic() < end:
                 self.goes_on()
         for pattern in patterns:
-            until(lambda pattern=pattern: not self._told(pattern), 40, f"the end of {pattern}")
+            until(lambda pattern=pattern: not self._reported(pattern), 40, f"the end of {pattern}")
         self.goes_on()
 
     def notices(self, pattern: str, patience: float = 30.0) -> None:
         """Wait until something is told of."""
-        until(lambda: self._told(pattern), patience, f"word of {pattern}")
-        print(self._told(pattern), flush=True)
+        until(lambda: self._reported(pattern), patience, f"word of {pattern}")
+        print(self._reported(pattern), flush=True)
 
     def _counted(self) -> tuple[float, float]:
         rounds = self.service.samples("diag_rounds_total")
         ok = sum(count for labels, count in rounds.items() if 'outcome="ok"' in labels)
         return ok, sum(self.service.samples("diag_evaluation_seconds_count").values())
 
-    def _told(self, pattern: str) -> str:
+    def _reported(self, pattern: str) -> str:
         """Return what is said of a fault in the API, if it is on the page and in the metrics as well."""
         for one in self.service.json("/api/v1/state")["faults"]:
-            said = f"{one['what']}: {one['reason']}"
-            if re.search(pattern, said):
+            stated = f"{one['what']}: {one['reason']}"
+            if re.search(pattern, stated):
                 page = html.unescape(self.service.ask("/").decode())
                 counted = self.service.samples("diag_faults")[""] >= 1
-                return said if counted and one["reason"] in page and f"{one['what']} fails" in page else ""
+                return stated if counted and one["reason"] in page and f"{one['what']} fails" in page else ""
         return ""
 
 
@@ -228,8 +228,8 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=float, default=60.0, help="that each fault lasts")
     options.add_argument("--alertmanager-seconds", type=float, default=600.0, help="that Alertmanager is away")
-    asked = options.parse_args()
-    longest = 2 * (8 * asked.seconds + asked.alertmanager_seconds) + 600.0
+    requested = options.parse_args()
+    longest = 2 * (8 * requested.seconds + requested.alertmanager_seconds) + 600.0
     with (
         tempfile.TemporaryDirectory() as folder,
         MovingTriton(longest).running() as triton,
@@ -240,9 +240,9 @@ def main() -> int:
         for place in places:
             place.mkdir()
         faults_of_the_machine(places[0], program, triton)
-        long_faults_of_the_disk(places[0], program, triton, asked.seconds)
-        faults_of_postgresql(places[1], program, triton, server, asked.seconds)
-        faults_of_alertmanager(places[2], program, triton, asked.alertmanager_seconds)
+        long_faults_of_the_disk(places[0], program, triton, requested.seconds)
+        faults_of_postgresql(places[1], program, triton, server, requested.seconds)
+        faults_of_alertmanager(places[2], program, triton, requested.alertmanager_seconds)
     print("all of it was told of and survived")
     return 0
 

@@ -62,10 +62,10 @@ def _box(place: GridPosition, rows: int) -> tuple[float, float, float, float]:
 
 def _lines(axes: Any, panel: Panel, prometheus: Prometheus) -> None:
     now = time.time()
-    asked = {"start": f"{now - _SECONDS}", "end": f"{now}", "step": "1"}
+    requested = {"start": f"{now - _SECONDS}", "end": f"{now}", "step": "1"}
     series = []
     for query in panel.queries:
-        found = prometheus.ask("query_range", query=as_grafana_asks(query.expr), **asked)["result"]
+        found = prometheus.ask("query_range", query=as_grafana_asks(query.expr), **requested)["result"]
         series += [(_name(one["metric"], query.legend), one["values"]) for one in found]
     for name, values in series[:_MOST_SERIES]:
         axes.plot([at - now for at, _ in values], [float(value) for _, value in values], label=name, linewidth=1)

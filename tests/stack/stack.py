@@ -89,7 +89,7 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
         pages = [stack.enter_context(_replayed(name)) for name in RECORDED]
         recorded = stack.enter_context(shown.Serving(names=[*RECORDED]))
         for name in RECORDED:
-            recorded.said(name, _judged(name))
+            recorded.stated(name, _judged(name))
         jobs = [
             job("triton", triton.metrics_url),
             job("diag", f"{service.url}/metrics"),
@@ -198,5 +198,5 @@ def explained_by(arguments: Sequence[str]) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    stated: dict[str, object] = json.loads(done.stdout)
+    return stated

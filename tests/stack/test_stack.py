@@ -48,9 +48,9 @@ def alert_of(stack: Stack, sender: str) -> dict[str, Any] | None:
 
 def first_cause(*arguments: str) -> tuple[object, ...]:
     """Return check, server, model and ensemble of the first finding of `diag explain`."""
-    said = explained_by(arguments)
-    assert said["verdict"] == "degraded", said["verdict"]
-    (first, *_) = said["findings"]
+    stated = explained_by(arguments)
+    assert stated["verdict"] == "degraded", stated["verdict"]
+    (first, *_) = stated["findings"]
     subject = first["subject"]
     return first["check"], subject["server"], subject["model"], subject["ensemble"]
 
@@ -102,8 +102,8 @@ def test_a_fault_moves_rules_fires_is_explained_and_resolves_after_its_patch(
     until(lambda: TICKET not in prometheus.firing(), 60, "the end of the cause's alert")
     until(lambda: alert_of(stack, "diag") is None and alert_of(stack, "") is None, 60, "the end in Alertmanager")
     pager = stack.alertmanager.pager
-    assert (CAUSE, MODEL, "diag") in pager.told("firing")
-    until(lambda: (CAUSE, MODEL, "diag") in pager.told("resolved"), 20, "the notification of the end")
+    assert (CAUSE, MODEL, "diag") in pager.reported("firing")
+    until(lambda: (CAUSE, MODEL, "diag") in pager.reported("resolved"), 20, "the notification of the end")
     until(lambda: not has_symptom(stack), 20, "the end of the symptom")
 
 

@@ -116,9 +116,9 @@ def test_signals_are_let_fall_first_and_incidents_last() -> None:
 
 
 def test_a_database_that_is_out_of_reach_for_a_while_is_not_begun_anew(tmp_path: Path) -> None:
-    directory, elsewhere, told = tmp_path / "history", tmp_path / "elsewhere", list[BaseException]()
+    directory, elsewhere, reported = tmp_path / "history", tmp_path / "elsewhere", list[BaseException]()
     directory.mkdir()
-    database = Database(url_of(HistorySettings(directory=directory), None), told.append)
+    database = Database(url_of(HistorySettings(directory=directory), None), reported.append)
     directory.rename(elsewhere)
     directory.write_text("nothing can be opened below a file")
     gone = database.gone()
@@ -130,14 +130,14 @@ def test_a_database_that_is_out_of_reach_for_a_while_is_not_begun_anew(tmp_path:
     elsewhere.rename(directory)
 
     assert database.gone() is None
-    assert not told
+    assert not reported
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM incidents").scalar() == 0
 
 
 def test_a_damaged_file_in_the_place_of_the_database_is_set_aside(tmp_path: Path) -> None:
-    file, told = tmp_path / "history.db", list[BaseException]()
-    database = Database(url_of(HistorySettings(directory=tmp_path), None), told.append)
+    file, reported = tmp_path / "history.db", list[BaseException]()
+    database = Database(url_of(HistorySettings(directory=tmp_path), None), reported.append)
     for kept in tmp_path.iterdir():
         kept.unlink()
     file.write_bytes(b"nonsense" * 512)
@@ -147,4 +147,4 @@ def test_a_damaged_file_in_the_place_of_the_database_is_set_aside(tmp_path: Path
     database.begin_anew(gone)
 
     assert database.gone() is None
-    assert len(told) == len(list(tmp_path.glob("history.db.damaged-*"))) == 1
+    assert len(reported) == len(list(tmp_path.glob("history.db.damaged-*"))) == 1

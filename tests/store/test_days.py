@@ -24,7 +24,7 @@ def test_a_day_passes_through_everything_that_remembers_and_nothing_is_lost(tmp_
     assert list(tmp_path.glob("raw/*/*.tar.xz")), "recorded bodies are packed"
 
 
-def test_what_grows_for_ever_is_told():
+def test_what_grows_for_ever_is_reported():
     assert growth(grown()) == []
     assert growth(grown(megabytes=5.0)) == ["memory"]
     assert growth(grown(disk=100_000)) == ["disk"]

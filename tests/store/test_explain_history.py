@@ -56,7 +56,7 @@ def test_the_directory_is_found_by_environment_and_settings(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "stated"),
     [
         (
             ["--at", "01:00"],
@@ -66,14 +66,16 @@ def test_the_directory_is_found_by_environment_and_settings(
         (["--at", "noon"], "cannot read the time"),
     ],
 )
-def test_what_cannot_be_explained_is_told_in_one_line(directory: Path, capsys, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_explained_is_reported_in_one_line(
+    directory: Path, capsys, arguments: list[str], stated: str
+) -> None:
     assert main(["explain", "--history", str(directory), *arguments]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    reported = capsys.readouterr().err
+    assert stated in reported
+    assert reported.count("\n") == 1
 
 
-def test_an_empty_directory_and_no_source_are_told_apart(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_an_empty_directory_and_no_source_are_distinguished(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     assert main(["explain", "--history", str(tmp_path)]) == 3
     assert "holds no history" in capsys.readouterr().err

@@ -26,10 +26,10 @@ COUNT = 40
 
 def gist(explanation: Explanation) -> dict[str, object]:
     """What a report says, without the last digits of its numbers."""
-    said = report(explanation)
-    shares = [round(finding["impact"]["share_of_latency"], 2) for finding in said["findings"]]
-    ids = [(finding["id"], finding["severity"], finding["caused_by"]) for finding in said["findings"]]
-    return {"verdict": said["verdict"], "reason": said["reason"], "ids": ids, "shares": shares}
+    stated = report(explanation)
+    shares = [round(finding["impact"]["share_of_latency"], 2) for finding in stated["findings"]]
+    ids = [(finding["id"], finding["severity"], finding["caused_by"]) for finding in stated["findings"]]
+    return {"verdict": stated["verdict"], "reason": stated["reason"], "ids": ids, "shares": shares}
 
 
 @pytest.fixture(scope="module")
@@ -111,23 +111,23 @@ def test_incidents_are_found_by_state_and_time(lived) -> None:
 
 def test_verdicts_are_written_when_they_change_and_every_five_minutes(lived) -> None:
     directory, evaluations, begin = lived
-    said = opened(directory).reader.verdicts(NAME, begin, evaluations[-1].at)
-    assert [one.verdict for one in said] == ["insufficient-data", "degraded", "degraded"]
-    assert said[2].at - said[1].at == pytest.approx(300.0)
+    stated = opened(directory).reader.verdicts(NAME, begin, evaluations[-1].at)
+    assert [one.verdict for one in stated] == ["insufficient-data", "degraded", "degraded"]
+    assert stated[2].at - stated[1].at == pytest.approx(300.0)
 
 
-def test_signals_are_kept_by_the_minute_and_asked_for_in_any_step(lived) -> None:
+def test_signals_are_kept_by_the_minute_and_requested_in_any_step(lived) -> None:
     directory, evaluations, begin = lived
     reader = opened(directory).reader
-    asked = {"server": SERVER, "model": "slow"}
-    minutes = reader.signals(NAME, "queue_seconds", begin, evaluations[-1].at, **asked)
+    requested = {"server": SERVER, "model": "slow"}
+    minutes = reader.signals(NAME, "queue_seconds", begin, evaluations[-1].at, **requested)
     assert len(minutes) >= COUNT * INTERVAL / 60 - 1
     assert all(one.mean == pytest.approx(0.17, rel=0.01) for one in minutes)
     assert all(one.low <= one.mean <= one.high for one in minutes)
-    (whole,) = reader.signals(NAME, "request_rate", begin, evaluations[-1].at, step=1e6, **asked)[-1:]
+    (whole,) = reader.signals(NAME, "request_rate", begin, evaluations[-1].at, step=1e6, **requested)[-1:]
     assert whole.mean == pytest.approx(38, rel=0.01)
     for name in set(KEPT) - {"failed_requests"}:
-        assert reader.signals(NAME, name, begin, evaluations[-1].at, **asked), name
+        assert reader.signals(NAME, name, begin, evaluations[-1].at, **requested), name
     assert (SERVER, "slow", "1") in reader.models(NAME)
 
 
@@ -236,7 +236,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_showing_its_password(tmp_p
     assert "\n" not in str(refused.value)
 
 
-def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CollectError, match=r"history\.directory"):
         opened(tmp_path / "file" / "below")

@@ -164,11 +164,11 @@ def of_explanation(origin: str, scrapes: Sequence[Scrape], explanation: Explanat
             continue
         file = explanation.evidence.config_file(finding.subject)
         body = bodies[finding.subject.server, change.model]
-        told = finding.advice
-        assert told is not None
+        reported = finding.advice
+        assert reported is not None
         text = file if file is not None else effective_text(body)
         yield Suggested(
-            origin=f"{origin}: {finding.check}", change=change, patch=told.patch, note=told.note, before=text
+            origin=f"{origin}: {finding.check}", change=change, patch=reported.patch, note=reported.note, before=text
         )
 
 

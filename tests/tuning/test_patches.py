@@ -183,7 +183,7 @@ def test_the_count_reaches_every_group_that_serves(before: str, count: int, afte
     assert edited(before, change(("instance_group.count", count))) == after
 
 
-def test_several_groups_and_gpus_are_said() -> None:
+def test_several_groups_and_gpus_are_stated() -> None:
     text = "instance_group [{ count: 1 gpus: [0, 1] }, { count: 1 passive: true }]"
     made = patch(change(("instance_group.count", 2)), file_text=text, path="a/config.pbtxt", effective=None)
 
@@ -294,7 +294,7 @@ model_warmup { name: "mine" batch_size: 4 }
     assert made.notes == ("dimensions of -1 are warmed up as 1: give the sizes that requests have",)
 
 
-def test_sizes_above_the_new_limit_are_dropped_and_said() -> None:
+def test_sizes_above_the_new_limit_are_dropped_and_stated() -> None:
     before = "max_batch_size: 16\ndynamic_batching { preferred_batch_size: [ 4, 16 ] }\n"
     made = patch(change(("max_batch_size", 8)), file_text=before, path="a/config.pbtxt", effective=None)
 
@@ -385,8 +385,8 @@ def test_without_the_file_a_fragment_says_what_it_is(wanted: ConfigChange, lines
 
 def test_a_fragment_never_holds_warmup_samples_without_their_inputs() -> None:
     warmed = replace(EFFECTIVE, warmups=(Sample(name="mine", batch_size=1),))
-    asked = change(("model_warmup", WarmupChange(batch_sizes=(1, 8))), ("max_batch_size", 8))
-    made = patch(asked, file_text=None, path="safety/config.pbtxt", effective=warmed)
+    requested = change(("model_warmup", WarmupChange(batch_sizes=(1, 8))), ("max_batch_size", 8))
+    made = patch(requested, file_text=None, path="safety/config.pbtxt", effective=warmed)
 
     assert made.text.splitlines()[2:] == ["max_batch_size: 8"]
     assert any("write the warm-up samples by hand" in note for note in made.notes)
@@ -521,12 +521,12 @@ def test_exactly_the_changed_field_differs(text: str, path: str, value: int) -> 
     expect, spell = CHANGES[path]
     wanted = config(text)
     expect(wanted, value)
-    asked = change((path, spell(value)))
+    requested = change((path, spell(value)))
 
-    after = edited(text, asked)
+    after = edited(text, requested)
 
     assert config(after) == wanted
-    assert edited(after, asked) == after
+    assert edited(after, requested) == after
     assert all(comment in after for comment in re.findall(r"#[^\n]*", text))
 
 

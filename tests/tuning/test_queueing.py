@@ -208,7 +208,7 @@ class TestSharedDevice:
 
         assert predict(replace(idle, instances=3)).compute_seconds == pytest.approx(0.022, rel=0.02)
 
-    def test_an_unknown_headroom_is_said(self) -> None:
+    def test_an_unknown_headroom_is_stated(self) -> None:
         forecast = predict(replace(headroom_limited(self.now, None), instances=3))
 
         assert any("headroom is unknown" in text for text in forecast.assumptions)

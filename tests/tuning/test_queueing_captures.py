@@ -142,9 +142,9 @@ def test_the_measured_effect_of_a_repair_is_in_the_range(capture: str, model: st
     broken, repaired = recorded(capture, model), recorded(f"{capture}-fixed", model)
     # Of the GPU's time 7 % were unused where processes take turns, 66 % where kernels overlap.
     measured = headroom_limited(broken.load, (0.07, 0.66) if capture.startswith("gpu") else None)
-    asked = replace(measured, arrival_rate=repaired.load.arrival_rate, **repair)  # type: ignore[arg-type]
+    requested = replace(measured, arrival_rate=repaired.load.arrival_rate, **repair)  # type: ignore[arg-type]
 
-    forecast = predict(asked)
+    forecast = predict(requested)
 
     assert within(repaired.queue_seconds, forecast)
     assert forecast.queue_seconds is not None

@@ -224,7 +224,7 @@ def test_a_simulated_bulk_queue_waits_as_long_as_its_closed_form_says(rate: floa
 
 
 @pytest.mark.parametrize("scv", [0.0, 0.3, 1.0, 4.0])
-def test_intervals_have_the_rate_and_the_variability_asked_for(scv: float) -> None:
+def test_intervals_have_the_rate_and_the_variability_requested(scv: float) -> None:
     process = arrivals(OpenLoop(entry="m", rate=50.0, scv=scv), Random(7))
     times = [next(process) for _ in range(10_000)]
     gaps = [after - before for before, after in pairwise(times)]

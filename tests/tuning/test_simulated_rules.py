@@ -268,7 +268,7 @@ def over(outcome: SimulationResult) -> bool:
         (alone(model(0.01), ClosedLoop(entry="m", clients=50)), False),  # type: ignore[arg-type]
     ],
 )
-def test_a_run_is_unstable_where_more_is_asked_than_can_be_done(scenario: Scenario, overloaded: bool) -> None:
+def test_a_run_is_unstable_where_more_is_requested_than_can_be_done(scenario: Scenario, overloaded: bool) -> None:
     assert over(run(scenario, seconds=5.0)) == overloaded
 
 
@@ -279,13 +279,13 @@ def test_growth_that_no_capacity_explains_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "seconds", "said"),
+    ("scenario", "seconds", "stated"),
     [
         (alone(model(0.01), OpenLoop(entry="m", rate=1)), 0.0, "0 seconds"),
         (alone(model(0.01), OpenLoop(entry="n", rate=1)), 1.0, "lacks n"),
         (replace(chain(ModelVisit(model="a")), models=()), 1.0, "lacks a"),
     ],
 )
-def test_what_cannot_be_simulated_is_said(scenario: Scenario, seconds: float, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_simulated_is_stated(scenario: Scenario, seconds: float, stated: str) -> None:
+    with pytest.raises(UsageError, match=stated):
         run(scenario, seconds=seconds)

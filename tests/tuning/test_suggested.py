@@ -93,7 +93,7 @@ def test_the_reverse_of_a_patch_brings_the_file_back(origin: str, tmp_path: Path
 
 
 @each_origin
-def test_a_patch_touches_nothing_that_it_was_not_told_to(origin: str, tmp_path: Path) -> None:
+def test_a_patch_touches_nothing_that_it_was_not_reported_to(origin: str, tmp_path: Path) -> None:
     for number, one in enumerate(patched(origin)):
         before, after = proto(one.before), proto(one.after(tmp_path / str(number)))
         for head in {setting.path.partition(".")[0] for setting in one.change.settings}:

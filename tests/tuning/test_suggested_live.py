@@ -68,9 +68,9 @@ def test_triton_loads_a_suggestion_of_every_shape_and_reports_the_change(
         answers = list(pool.map(lambda name: loaded(server.http_url, name), chosen))
     for (name, one), answer in zip(chosen.items(), answers, strict=True):
         assert not answer, (one.origin, answer, (server.repository / name / "config.pbtxt").read_text("utf-8"))
-        told = urllib3.request("GET", f"{server.http_url}/v2/models/{name}/config").json()
+        reported = urllib3.request("GET", f"{server.http_url}/v2/models/{name}/config").json()
         for setting in one.change.settings:
-            assert in_effect(told, setting), (one.origin, setting, told)
+            assert in_effect(reported, setting), (one.origin, setting, reported)
 
 
 def loaded(url: str, name: str) -> str:
@@ -93,25 +93,25 @@ def write(folder: Path, text: str) -> None:
     (folder / "config.pbtxt").write_text(text)
 
 
-def in_effect(told: dict[str, Any], setting: Setting) -> bool:
+def in_effect(reported: dict[str, Any], setting: Setting) -> bool:
     """Say whether the configuration that a server reports holds a setting."""
     head, *names = setting.path.split(".")
     value = setting.value
     match head:
         case "instance_group":
-            return all(group["passive"] or same(group.get(names[0]), value) for group in told[head])
+            return all(group["passive"] or same(group.get(names[0]), value) for group in reported[head])
         case "model_warmup":
             assert isinstance(value, WarmupChange)
-            return {max(sample["batch_size"], 1) for sample in told[head]} >= set(value.batch_sizes)
+            return {max(sample["batch_size"], 1) for sample in reported[head]} >= set(value.batch_sizes)
         case "version_policy":
             kind, _, numbers = str(value).partition(":")
             key = {"latest": "num_versions", "specific": "versions"}.get(kind)
-            held = told[head][kind].get(key)
+            held = reported[head][kind].get(key)
             return key is None or str(held).replace(" ", "").strip("[]'").replace("'", "") == numbers
         case "parameters":
             key = ".".join(names)
-            return (told[head][key]["string_value"] if key in told[head] else None) == value
-    held: Any = told.get(head)
+            return (reported[head][key]["string_value"] if key in reported[head] else None) == value
+    held: Any = reported.get(head)
     for name in names:
         held = held.get(name) if held else None
     return same(held, value)

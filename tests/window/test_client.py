@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from diagnostics.window.parsed import parse_client
 from diagnostics.window.window import window_of
-from tests.builders_traffic import Did, scrapes_told, sent
+from tests.builders_traffic import Did, sent, story_scrapes
 
 
 def test_requests_are_read_in_order_of_sending_with_seconds() -> None:
@@ -28,7 +28,7 @@ def test_a_cut_last_line_costs_one_request() -> None:
 
 
 def test_a_window_holds_what_clients_saw() -> None:
-    window = window_of([*scrapes_told({("m", "1"): [Did(requests=4)]}), sent([0.1, 0.2])])
+    window = window_of([*story_scrapes({("m", "1"): [Did(requests=4)]}), sent([0.1, 0.2])])
 
     assert [request.model for request in window.clients] == ["m", "m"]
 

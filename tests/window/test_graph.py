@@ -26,7 +26,7 @@ DIAMOND = ensemble_config(
 )
 
 
-def test_models_and_ensembles_are_told_apart() -> None:
+def test_models_and_ensembles_are_distinguished() -> None:
     graph = graph_from(chain("chat", "pre", "llm"), model_config("pre"), model_config("llm"))
 
     assert list(graph.ensembles) == ["chat"]

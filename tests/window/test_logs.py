@@ -72,7 +72,7 @@ def test_an_offset_of_its_own_counts() -> None:
 
 
 @pytest.mark.parametrize(("offset", "zoned"), [("Z", True), ("+02:00", True), ("", False)])
-def test_times_that_somebody_rewrote_without_an_offset_are_told(offset: str, zoned: bool) -> None:
+def test_times_that_somebody_rewrote_without_an_offset_are_reported(offset: str, zoned: bool) -> None:
     (event,) = parse_log(f'2026-11-27T21:12:54{offset} I 8447 model_lifecycle.cc:472] "loading: m:2"'.encode(), NEAR)
 
     assert event.zoned is zoned

@@ -10,7 +10,7 @@ from diagnostics.window.outages import INDEX, LOG, READS, RESTARTED, Outage, out
 from diagnostics.window.window import METRICS, STATISTICS, Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START
-from tests.builders_traffic import Did, indexed, logged, scrapes_told
+from tests.builders_traffic import Did, indexed, logged, story_scrapes
 
 BUSY, AWAY = Did(requests=40), Did(absent=True)
 READY = ("READY", "")
@@ -45,7 +45,7 @@ class TestTheIndex:
 
     def test_it_was_away_between_the_reads_at_which_no_version_was_ready(self) -> None:
         index = states(READY, READY, READY, ("UNLOADING", ""), GONE, GONE, READY, READY)
-        one = found([*scrapes_told({M: self.STORY, OTHER: [BUSY] * 7}), *index])
+        one = found([*story_scrapes({M: self.STORY, OTHER: [BUSY] * 7}), *index])
 
         assert one == [
             Outage(
@@ -67,26 +67,26 @@ class TestTheIndex:
             'I0112 13:46:50.500000 1 model_lifecycle.cc:472] "loading: m:1"',
             "I0112 13:46:51.500000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
         )
-        (one,) = found([*scrapes_told({M: self.STORY, OTHER: [BUSY] * 7}), *index, log])
+        (one,) = found([*story_scrapes({M: self.STORY, OTHER: [BUSY] * 7}), *index, log])
 
         assert (one.after, one.since, one.until, one.before) == (4.5, 4.5, 11.5, 11.5)
 
     def test_one_that_never_comes_back_has_no_end(self) -> None:
         index = states(READY, READY, READY, GONE, GONE, GONE, GONE, GONE)
-        (one,) = found([*scrapes_told({M: [BUSY, BUSY, *[AWAY] * 5], OTHER: [BUSY] * 7}), *index])
+        (one,) = found([*story_scrapes({M: [BUSY, BUSY, *[AWAY] * 5], OTHER: [BUSY] * 7}), *index])
 
         assert (one.after, one.since, one.until, one.before) == (4.0, 6.0, 14.0, None)
 
     def test_a_reason_other_than_unloaded_is_kept(self) -> None:
         index = states(READY, READY, READY, GONE, ("UNAVAILABLE", "no weights"), GONE, READY, READY)
-        (one,) = found([*scrapes_told({M: self.STORY, OTHER: [BUSY] * 7}), *index])
+        (one,) = found([*story_scrapes({M: self.STORY, OTHER: [BUSY] * 7}), *index])
 
         assert one.reason == "no weights"
 
     def test_an_old_copy_that_answers_while_a_new_one_loads_is_there(self) -> None:
         index = states(READY, READY, *[("LOADING", "")] * 4, READY, READY)
 
-        assert found([*scrapes_told({M: [BUSY] * 7, OTHER: [BUSY] * 7}), *index]) == []
+        assert found([*story_scrapes({M: [BUSY] * 7, OTHER: [BUSY] * 7}), *index]) == []
 
     def test_an_older_version_that_is_retired_beside_a_newer_one_is_none(self) -> None:
         index = [
@@ -96,12 +96,12 @@ class TestTheIndex:
         ]
         story = {M: [BUSY, BUSY, *[AWAY] * 5], ("m", "2"): [AWAY, AWAY, *[BUSY] * 5]}
 
-        assert found([*scrapes_told(story), *index]) == []
+        assert found([*story_scrapes(story), *index]) == []
 
     def test_a_read_that_leaves_a_model_out_says_nothing_of_it(self) -> None:
         index = [indexed(2.0 * n, *([("m", "1", *READY)] if n != 3 else [])) for n in range(8)]
 
-        assert found([*scrapes_told({M: [BUSY] * 7}), *index]) == []
+        assert found([*story_scrapes({M: [BUSY] * 7}), *index]) == []
 
 
 class TestTheLog:
@@ -112,7 +112,7 @@ class TestTheLog:
     def test_what_was_away_between_two_reads_is_seen_in_the_log_alone(self) -> None:
         index = [indexed(at, ("m", "1", *READY)) for at in (0.0, 4.0, 8.0)]
         log = logged(self.UNLOADED, self.LOADING.format("45"), self.LOADED)
-        (one,) = found([*scrapes_told({M: [BUSY] * 4}), *index, log])
+        (one,) = found([*story_scrapes({M: [BUSY] * 4}), *index, log])
 
         assert (one.since, one.until, one.source) == (4.5, 6.5, LOG)
 
@@ -121,7 +121,7 @@ class TestTheLog:
         index = [indexed(at, ("m", "1", *READY)) for at in (0.0, 4.0, 8.0)]
         log = logged(self.LOADING.format("43"), self.LOADED.replace("46.5", "44.2"), self.UNLOADED)
 
-        assert found([*scrapes_told({M: [BUSY] * 4}), *index, log]) == []
+        assert found([*story_scrapes({M: [BUSY] * 4}), *index, log]) == []
 
 
 class TestCounters:
@@ -132,7 +132,7 @@ class TestCounters:
         self, without: BodyKind | None, source: str
     ) -> None:
         story = {M: [*[BUSY] * 5, AWAY, AWAY, AWAY, *[BUSY] * 3], OTHER: [BUSY] * 11}
-        (one,) = found([scrape for scrape in scrapes_told(story) if scrape.kind is not without])
+        (one,) = found([scrape for scrape in story_scrapes(story) if scrape.kind is not without])
 
         assert (one.model, one.after, one.since, one.until, one.before) == ("m", 10.0, 12.0, 16.0, 18.0)
         assert one.source == source
@@ -141,15 +141,15 @@ class TestCounters:
         """Seen on 2.51: a Python model's row stays until its processes have ended."""
         gone = [*[BUSY] * 5, AWAY, AWAY, AWAY, AWAY, *[BUSY] * 3]
         stays = [*[BUSY] * 5, Did(), Did(), AWAY, AWAY, *[BUSY] * 3]
-        exact = [s for s in scrapes_told({M: gone, OTHER: [BUSY] * 12}) if s.kind is BodyKind.STATISTICS]
-        later = [s for s in scrapes_told({M: stays, OTHER: [BUSY] * 12}) if s.kind is BodyKind.METRICS]
+        exact = [s for s in story_scrapes({M: gone, OTHER: [BUSY] * 12}) if s.kind is BodyKind.STATISTICS]
+        later = [s for s in story_scrapes({M: stays, OTHER: [BUSY] * 12}) if s.kind is BodyKind.METRICS]
         (one,) = found([*exact, *later])
 
         assert (one.after, one.since, one.until, one.before) == (10.0, 12.0, 18.0, 20.0)
 
     def test_rows_that_bodies_lost_go_on_where_they_were(self) -> None:
-        told = scrapes_told({M: [BUSY] * 8, OTHER: [BUSY] * 8})
-        lost = [s if not 5 < s.at - START < 11 else replace(s, body=without_m(s)) for s in told]
+        reported = story_scrapes({M: [BUSY] * 8, OTHER: [BUSY] * 8})
+        lost = [s if not 5 < s.at - START < 11 else replace(s, body=without_m(s)) for s in reported]
 
         assert found(lost) == []
 
@@ -157,7 +157,7 @@ class TestCounters:
     def test_three_reads_in_a_row_to_the_last_tell_that_it_is_gone(self, reads: int, gone: bool) -> None:
         story = {M: [BUSY] * 5 + [AWAY] * reads, OTHER: [BUSY] * (5 + reads)}
 
-        assert [one.before for one in found(scrapes_told(story))] == ([None] if gone else [])
+        assert [one.before for one in found(story_scrapes(story))] == ([None] if gone else [])
 
 
 def without_m(scrape: Scrape) -> bytes:
@@ -174,10 +174,10 @@ class TestServers:
         anew = {M: [BUSY] * after, OTHER: [BUSY] * after}
         later = [
             replace(s, at=s.at + 12.0 + 2.0 * down, mono=s.mono + 12.0 + 2.0 * down)
-            for s in scrapes_told(anew)
+            for s in story_scrapes(anew)
             if s.at > START
         ]
-        return [*scrapes_told({M: [BUSY] * 6, OTHER: [BUSY] * 6}), *later]
+        return [*story_scrapes({M: [BUSY] * 6, OTHER: [BUSY] * 6}), *later]
 
     def test_reads_that_nobody_answered_are_a_server_that_was_down(self) -> None:
         tries = [
@@ -200,17 +200,17 @@ class TestServers:
 
         assert (one.model, one.after, one.before, one.state) == ("", 12.0, 14.0, RESTARTED)
 
-    def test_a_model_is_not_told_again_while_its_server_was_down(self) -> None:
+    def test_a_model_is_not_reported_again_while_its_server_was_down(self) -> None:
         assert [one.model for one in found(self.restarted(4))] == [""]
 
     def test_a_server_that_answers_no_more_while_another_does_is_down_to_the_end(self) -> None:
-        other = [replace(s, server="triton-1") for s in scrapes_told({M: [BUSY] * 20})]
-        window: Window = window_of([*scrapes_told({M: [BUSY] * 6}), *other])
+        other = [replace(s, server="triton-1") for s in story_scrapes({M: [BUSY] * 20})]
+        window: Window = window_of([*story_scrapes({M: [BUSY] * 6}), *other])
         (one,) = outages(window.servers[SERVER], window.end)
 
         assert (one.since - START, one.until - START, one.before) == (14.0, 40.0, None)
 
     def test_one_missed_round_is_none(self) -> None:
-        told = [s for s in scrapes_told({M: [BUSY] * 10}) if s.at != START + 8.0]
+        reported = [s for s in story_scrapes({M: [BUSY] * 10}) if s.at != START + 8.0]
 
-        assert found(told) == []
+        assert found(reported) == []

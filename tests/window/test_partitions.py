@@ -59,7 +59,7 @@ def test_a_full_part_of_somebody_else_says_nothing_of_the_server() -> None:
     assert "which part of GPU-0 this server works on" in spots(window)
 
 
-def test_a_single_part_is_the_servers_where_processes_cannot_be_told() -> None:
+def test_a_single_part_is_the_servers_where_processes_cannot_be_reported() -> None:
     window = divided(part(7, OTHER, 40), tree=False)
 
     assert DEVICE_HEADROOM.read(card_view(window, model="m")).value == pytest.approx(0.6)

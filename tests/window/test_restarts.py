@@ -106,8 +106,8 @@ def of_several(window: Window) -> set[bool]:
 def test_a_server_whose_restarts_something_else_tells_is_one(witness: str) -> None:
     window = window_of([*read(), *WITNESSES[witness]])
     assert of_several(window) == {False}
-    told = [one for one in outages(window.servers[SERVER], window.end) if one.state == RESTARTED]
-    assert len(told) == len(ANEW)
+    reported = [one for one in outages(window.servers[SERVER], window.end) if one.state == RESTARTED]
+    assert len(reported) == len(ANEW)
 
 
 def test_counters_that_begin_anew_without_a_witness_may_be_several_servers() -> None:
@@ -115,16 +115,16 @@ def test_counters_that_begin_anew_without_a_witness_may_be_several_servers() -> 
 
 
 @pytest.mark.parametrize("witness", WITNESSES)
-def test_counters_of_other_servers_are_no_restart_whatever_else_is_told(witness: str) -> None:
+def test_counters_of_other_servers_are_no_restart_whatever_else_is_reported(witness: str) -> None:
     assert of_several(window_of([*read(another_server), *WITNESSES[witness]])) == {True}
 
 
-def test_two_restarts_beside_one_that_is_told_need_no_witness() -> None:
+def test_two_restarts_beside_one_that_is_reported_need_no_witness() -> None:
     first = [scrape for scrape in refused() if scrape.at < START + INTERVAL * ANEW[0]]
     often = [*read(), *first]
     assert of_several(window_of(often)) == {False}
 
 
 def test_restarts_that_clients_felt_are_the_outage_that_they_were() -> None:
-    said = explain_window(window_of([*read(), *refused()]))
-    assert [one.check for one in said.loud] == ["model-unavailable"]
+    stated = explain_window(window_of([*read(), *refused()]))
+    assert [one.check for one in stated.actionable] == ["model-unavailable"]

@@ -30,7 +30,7 @@ def lived_through(scrapes: Sequence[Scrape], seconds: float = 300.0) -> RollingW
     return window
 
 
-def said(window: Window) -> str:
+def stated(window: Window) -> str:
     explanation = explained(window)
     return json.dumps(report(explanation)) + account(explanation.results)
 
@@ -60,15 +60,15 @@ def test_the_window_lived_through_is_that_of_its_bodies(
     ]
     end = scrapes[-1].mono
     inside = [one for one in scrapes if one.mono >= end - 300.0 - rolling.SLACK or one.kind is BodyKind.CONFIG]
-    assert said(lived_through(scrapes).window()) == said(window_of(inside))
+    assert stated(lived_through(scrapes).window()) == stated(window_of(inside))
 
 
 def test_a_verdict_depends_on_nothing_that_has_left():
     before = SyntheticTriton(models=(Stage("gone", rate=90, queue=3.0, execution=0.5),), interval=15.0).scrapes(80)
     after = [moved(one, 2_000.0) for one in SyntheticTriton(models=(BUSY,), interval=15.0).scrapes(21)]
     fresh, old = lived_through(after).window(), lived_through([*before, *after]).window()
-    assert said(old) == said(fresh)
-    assert "gone" not in said(old)
+    assert stated(old) == stated(fresh)
+    assert "gone" not in stated(old)
 
 
 def test_a_configuration_is_known_until_it_is_read_anew():
@@ -87,10 +87,10 @@ def test_servers_in_each_others_way_keep_their_own_order():
     both = sorted([*one, *other], key=lambda scrape: scrape.mono)
     end = both[-1].mono
     inside = [s for s in both if s.mono >= end - 300.5 or s.kind is BodyKind.CONFIG]
-    assert said(lived_through(both).window()) == said(window_of(inside))
+    assert stated(lived_through(both).window()) == stated(window_of(inside))
 
 
-def test_what_a_server_said_is_forgotten_with_it():
+def test_what_a_server_stated_is_forgotten_with_it():
     one = SyntheticTriton(models=(BUSY,), interval=15.0).scrapes(40)
     other = [moved(scrape, 1.0, server="triton-1") for scrape in one]
     window = lived_through(sorted([*one, *other], key=lambda scrape: scrape.mono))

@@ -133,7 +133,7 @@ def test_the_frontend_and_the_callers_around_a_request_are_known() -> None:
     assert clock_skew(request) == ()
 
 
-def test_a_caller_whose_clock_is_off_is_told() -> None:
+def test_a_caller_whose_clock_is_off_is_reported() -> None:
     spans = call(trace_id(1), Leg(model="safety", compute=0.02), 1.0, parent="shell")
     shell = span(trace_id(1), "shell", "POST /chat", 1.3, 1.9)
 

@@ -68,8 +68,8 @@ def test_parts_sampled_apart_never_make_a_negative_wait() -> None:
 
 @pytest.mark.parametrize(("free", "used"), [(9.0, None), (None, 31.0)])
 def test_a_missing_part_of_the_cache_follows_from_the_other(free: float | None, used: float | None) -> None:
-    said = {key: value for key, value in {"max": 40.0, "free": free, "used": used}.items() if value is not None}
-    found = known(blocks(**said))
+    stated = {key: value for key, value in {"max": 40.0, "free": free, "used": used}.items() if value is not None}
+    found = known(blocks(**stated))
 
     assert (found.kv_used, found.kv_free) == (31, 9)
 

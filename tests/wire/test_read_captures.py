@@ -221,7 +221,7 @@ def test_an_archive_that_wants_gigabytes_of_memory_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, lambda body: lzma.compress(body, preset=0)], ids=["tar", "xz"])
-def test_of_a_truncated_archive_what_came_whole_is_used_and_the_damage_told(tmp_path, pack):
+def test_of_a_truncated_archive_what_came_whole_is_used_and_the_damage_reported(tmp_path, pack):
     bodies = {f"s/metrics/{1000 + n}.prom": f"x {n}\n".encode() * 2000 for n in range(20)}
     whole = pack(tar_of({**PARTS, **bodies}))
     (tmp_path / "c").write_bytes(whole[: len(whole) // 2])

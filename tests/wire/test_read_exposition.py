@@ -75,7 +75,7 @@ def test_a_new_model_makes_a_new_layout_and_old_series_stay_the_same_objects():
     assert after.layout.series[0] is before.layout.series[0]
 
 
-def test_a_model_that_vanishes_and_another_that_takes_its_line_are_told_apart():
+def test_a_model_that_vanishes_and_another_that_takes_its_line_are_distinguished():
     reader = ExpositionReader()
     reader.read(PAGE)
     after = reader.read(PAGE.replace(b'model="safety"', b'model="guard"'))

@@ -103,7 +103,7 @@ def test_a_body_is_known_by_its_content(body: bytes, kind: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "stated"),
     [
         (b"", "is empty"),
         (b" \n ", "is empty"),
@@ -117,8 +117,8 @@ def test_a_body_is_known_by_its_content(body: bytes, kind: object) -> None:
         (bytes(range(256)) * 10, "not recognised"),
     ],
 )
-def test_what_is_nothing_of_the_kind_is_refused(body: bytes, said: str) -> None:
-    with pytest.raises(MalformedBody, match=said):
+def test_what_is_nothing_of_the_kind_is_refused(body: bytes, stated: str) -> None:
+    with pytest.raises(MalformedBody, match=stated):
         recognised(body)
 
 

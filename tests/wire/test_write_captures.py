@@ -95,7 +95,7 @@ def test_a_configuration_that_is_changed_and_put_back_is_kept_each_time(tmp_path
     assert set(open_capture(tmp_path / "c").scrapes()) == {first, second, third}
 
 
-def test_an_existing_file_is_never_overwritten_unless_told(tmp_path):
+def test_an_existing_file_is_never_overwritten_unless_reported(tmp_path):
     path = tmp_path / "c.tar"
     path.write_bytes(b"precious")
     with pytest.raises(UsageError, match="exists already"):

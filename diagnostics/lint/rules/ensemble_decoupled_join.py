@@ -39,31 +39,31 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
     members = [see.named(step.model) if step.model else None for step in every]
-    said = [streams(member, see.named) if member else None for member in members]
-    if inputs is None or outputs is None or None in said or True not in said:
+    stated = [streams(member, see.named) if member else None for member in members]
+    if inputs is None or outputs is None or None in stated or True not in stated:
         return
     if not all(step.complete for step in every):
         return
-    origins = _origins([tensor.name for tensor in inputs], every, said)
+    origins = _origins([tensor.name for tensor in inputs], every, stated)
     for step in every:
         read = {text.value or "": text.place for text in step.inputs.values()}
         for one, other in _apart(list(read), origins):
-            what = _told(one, other, origins, every)
+            what = _reported(one, other, origins, every)
             yield see.problem(f"{step.model} joins {what}: the ensemble does not load", at=read[other], help=_HELP)
     places = {tensor.name: tensor.place for tensor in outputs}
     for one, other in _apart(list(places), origins):
-        what = _told(one, other, origins, every)
+        what = _reported(one, other, origins, every)
         yield see.problem(f"the answer joins {what}: the ensemble does not load", at=places[other], help=_HELP)
 
 
 _HELP = "lead what is needed later through the decoupled model, or join in a BLS model"
 
 
-def _origins(given: Sequence[str], every: Sequence[EnsembleStep], said: Sequence[bool | None]) -> Origins:
+def _origins(given: Sequence[str], every: Sequence[EnsembleStep], stated: Sequence[bool | None]) -> Origins:
     origins = dict.fromkeys(given, _REQUEST)
     for number in run_order(every, given):
         read = [origins.get(text.value or "", _REQUEST) for text in every[number].inputs.values()]
-        origin = number if said[number] else max(read, default=_REQUEST)
+        origin = number if stated[number] else max(read, default=_REQUEST)
         origins |= {text.value or "": origin for text in every[number].outputs.values()}
     return origins
 
@@ -76,7 +76,7 @@ def _apart(names: Sequence[str], origins: Origins) -> Iterator[tuple[str, str]]:
         yield known[0], other
 
 
-def _told(one: str, other: str, origins: Origins, every: Sequence[EnsembleStep]) -> str:
+def _reported(one: str, other: str, origins: Origins, every: Sequence[EnsembleStep]) -> str:
     return f"{one!r} of {_origin(origins[one], every)} with {other!r} of {_origin(origins[other], every)}"
 
 

@@ -63,12 +63,12 @@ def _raw(node: PromqlNode, above: Sequence[PromqlNode]) -> bool:
         return False
     inside = (*above, node)
     for around, within in pairwise(inside):
-        if around.kind is NodeKind.BINARY and (_only_asked(around, within) or _difference(around)):
+        if around.kind is NodeKind.BINARY and (_only_requested(around, within) or _difference(around)):
             return False
     return True
 
 
-def _only_asked(around: PromqlNode, within: PromqlNode) -> bool:
+def _only_requested(around: PromqlNode, within: PromqlNode) -> bool:
     return around.name in _SETS and around.children[1] is within
 
 

@@ -39,13 +39,13 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     batching = batcher(see.model)
     if batching is None:
         return
-    told, named = set[str | None](), set[str]()
+    reported, named = set[str | None](), set[str]()
     for tensor in batching.blocks("control_input"):
         yield from _tensor(see, tensor, named)
     for control in controls(batching):
-        if control.kind is not None and control.kind in told:
+        if control.kind is not None and control.kind in reported:
             yield _problem(see, f"{control.kind} is told twice", control.block, "kind")
-        told.add(control.kind)
+        reported.add(control.kind)
         yield from _values(see, control)
     yield from _strategy(see, batching)
 

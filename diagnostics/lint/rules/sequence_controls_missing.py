@@ -38,11 +38,11 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     batching = batcher(see.model)
     if batching is None or see.model.backend not in _GRAPHS or not whole(batching):
         return
-    told = {control.kind for control in controls(batching)}
-    if None in told:
+    reported = {control.kind for control in controls(batching)}
+    if None in reported:
         return
     for kind, why in _needed(see, batching).items():
-        if kind not in told:
+        if kind not in reported:
             yield see.problem(f"without {kind} {see.model.name} cannot know {why}", at=batching.place)
 
 

@@ -25,7 +25,7 @@ class Dot:
     low: float
     high: float
     load: str
-    told: str
+    reported: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def _dot(report: BenchReport, point: LoadPoint, ends: tuple[float, float]) -> Do
     if rate is None or mean is None:
         return None
     low, high = _ends(mean)
-    told = f"{point.load:g} {report.axis}: {Unit.PER_SECOND.show(rate.value)}, {Unit.SECONDS.show(mean.value)}"
+    reported = f"{point.load:g} {report.axis}: {Unit.PER_SECOND.show(rate.value)}, {Unit.SECONDS.show(mean.value)}"
     found, _ = point.diagnosed()
     return Dot(
         x=LEFT + (RIGHT - LEFT) * min(rate.value / ends[0], 1.0),
@@ -88,7 +88,7 @@ def _dot(report: BenchReport, point: LoadPoint, ends: tuple[float, float]) -> Do
         low=_y(low, ends[1]),
         high=_y(high, ends[1]),
         load=f"{point.load:g}",
-        told=f"{told}, {found.cause or found.verdict}" if found else told,
+        reported=f"{reported}, {found.cause or found.verdict}" if found else reported,
     )
 
 
@@ -113,7 +113,7 @@ def bench_html(report: BenchReport, measure: str = "mean") -> str:
     return page(
         "bench.html",
         report=report,
-        said=phrases,
+        stated=phrases,
         found=found,
         measure=phrases.MEASURE_WORDS[measure],
         headline=phrases.verdict(report, found) if found else _headline(report, first),

@@ -61,8 +61,8 @@ def bench_json(report: BenchReport, measure: str = "mean") -> bytes:
         comparison=found,
         routing=phrases.routing(report, found) if found else "",
     )
-    told = {field.name: getattr(report, field.name) for field in fields(report)}
-    return msgspec.json.format(msgspec.json.encode(ReportDocument(**told, summary=summary)), indent=1) + b"\n"
+    reported = {field.name: getattr(report, field.name) for field in fields(report)}
+    return msgspec.json.format(msgspec.json.encode(ReportDocument(**reported, summary=summary)), indent=1) + b"\n"
 
 
 def _target(report: BenchReport, target: TargetResult) -> TargetSummary:

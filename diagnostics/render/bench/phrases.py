@@ -107,14 +107,14 @@ class PointDiagnosis:
 
     Attributes:
         load: the load.
-        said: what was diagnosed, and in how many blocks.
+        stated: what was diagnosed, and in how many blocks.
         more: the cause in a sentence, and what to do; empty where there is no more to tell.
         new: whether no lower load was diagnosed as the same.
 
     """
 
     load: float
-    said: str
+    stated: str
     more: str = ""
     new: bool = True
 
@@ -125,17 +125,17 @@ def diagnoses(target: TargetResult) -> Iterator[PointDiagnosis]:
     for point in target.points:
         found, count = point.diagnosed()
         if found is None:
-            yield PointDiagnosis(load=point.load, said="not diagnosed, as its counters were not read")
+            yield PointDiagnosis(load=point.load, stated="not diagnosed, as its counters were not read")
             continue
         of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
         text = "" if found.cause else found.text
         more = "; ".join(filter(None, (found.text if found.cause else "", found.step)))
         what = found.cause or found.verdict
-        yield PointDiagnosis(load=point.load, said=_said(what, of, text), more=more, new=what not in known)
+        yield PointDiagnosis(load=point.load, stated=_stated(what, of, text), more=more, new=what not in known)
         known.add(what)
 
 
-def _said(what: str, of: str, why: str) -> str:
+def _stated(what: str, of: str, why: str) -> str:
     """Return a cause or a verdict in words; `why` tells of a verdict."""
     if what == "idle":
         return f"not judged{of}: {why}; give a longer --duration"

@@ -28,8 +28,8 @@ def bench_text(report: BenchReport, measure: str = "mean", style: Style = plain,
     lines += _comparison(report, measure)
     lines += _picture(report, unicode)
     if report.ended:
-        told = _wrapped(f"ended early: {report.ended}; what was measured until then is above", "")
-        lines += [style(line, "yellow") for line in told]
+        reported = _wrapped(f"ended early: {report.ended}; what was measured until then is above", "")
+        lines += [style(line, "yellow") for line in reported]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -48,10 +48,10 @@ def _target(report: BenchReport, target: TargetResult, before: TargetResult | No
         yield ""
         yield from _table(report, target, columns)
     yield ""
-    for told in phrases.diagnoses(target):
-        yield from _wrapped(f"at {told.load:g}: {told.said}", "  ")
-        if told.new and told.more:
-            yield from _wrapped(told.more, "    ")
+    for reported in phrases.diagnoses(target):
+        yield from _wrapped(f"at {reported.load:g}: {reported.stated}", "  ")
+        if reported.new and reported.more:
+            yield from _wrapped(reported.more, "    ")
     yield from _wrapped(phrases.knee_text(report, target), "  ")
     yield from _wrapped(phrases.goodput_text(report, target), "  ")
     for note in target.notes:
@@ -118,14 +118,19 @@ def _target_markdown(report: BenchReport, target: TargetResult) -> Iterator[str]
     yield from table(
         (report.head, *(column.head for column in columns), "failed", "diagnosis"),
         (
-            (f"{point.load:g}", *(phrases.cell(point, column) for column in columns), phrases.failed(point), told.said)
-            for point, told in zip(target.points, phrases.diagnoses(target), strict=True)
+            (
+                f"{point.load:g}",
+                *(phrases.cell(point, column) for column in columns),
+                phrases.failed(point),
+                reported.stated,
+            )
+            for point, reported in zip(target.points, phrases.diagnoses(target), strict=True)
         ),
     )
     yield ""
-    for told in phrases.diagnoses(target):
-        if told.new and told.more:
-            yield f"- at {told.load:g}: {escaped(told.more)}"
+    for reported in phrases.diagnoses(target):
+        if reported.new and reported.more:
+            yield f"- at {reported.load:g}: {escaped(reported.more)}"
     for line in filter(None, (phrases.knee_text(report, target), phrases.goodput_text(report, target))):
         yield f"- {escaped(line)}"
     for note in target.notes:

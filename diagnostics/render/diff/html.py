@@ -28,7 +28,7 @@ def diff_html(found: WindowDiff) -> str:
     return page(
         "diff.html",
         found=found,
-        said=text,
+        stated=text,
         outcome=outcome,
         tone=_TONES.get(outcome, "info"),
         headline=text.headline(found.entries[0]) if found.entries else text.NOTHING,

@@ -44,7 +44,7 @@ class Chart:
     area: str
     top: str
     middle: str
-    told: str
+    reported: str
     values: tuple[str, ...]
 
 
@@ -128,7 +128,7 @@ def _chart(title: str, kind: str, samples: Sequence[Sample], unit: Unit) -> Char
     end = 1.0 if unit is Unit.RATIO and max(values) <= _EDGE else axis_end(max(values))
     runs = _runs(samples)
     span = (samples[0].start, samples[-1].end)
-    told = f"{title}: {unit.show(values[0])} at first, {unit.show(values[-1])} at last"
+    reported = f"{title}: {unit.show(values[0])} at first, {unit.show(values[-1])} at last"
     return Chart(
         title=title,
         kind=kind,
@@ -136,7 +136,7 @@ def _chart(title: str, kind: str, samples: Sequence[Sample], unit: Unit) -> Char
         area=" ".join(_area(run, span, end) for run in runs),
         top=unit.show(end),
         middle=unit.show(end / 2),
-        told=f"{told}, between {unit.show(min(values))} and {unit.show(max(values))}",
+        reported=f"{reported}, between {unit.show(min(values))} and {unit.show(max(values))}",
         values=tuple("—" if s.reading.value is None else unit.show(s.reading.value) for s in samples),
     )
 

@@ -237,14 +237,14 @@ def _xy(point: tuple[float, float], layout: GraphLayout) -> str:
 
 
 def _node(shown: NodeFacts, x: float, y: float, layout: GraphLayout) -> GraphNode:
-    told = ", ".join(f"{fact.name} {fact.value}" for fact in shown.facts)
+    reported = ", ".join(f"{fact.name} {fact.value}" for fact in shown.facts)
     return GraphNode(
         x=x,
         y=y,
         width=layout.width,
         height=layout.height,
         mark=shown.mark,
-        title=f"{shown.name}: {told}" if told else shown.name,
+        title=f"{shown.name}: {reported}" if reported else shown.name,
         busy_width=None if shown.busy is None else min(max(shown.busy, 0.0), 1.0) * (layout.width - 24),
         labels=(
             Label(x=x + 12, y=y + 23, kind="name", text=fitted(shown.name, layout.name_columns)),
@@ -279,7 +279,7 @@ Key = tuple[str, str]
 def marks(explanation: Explanation) -> Mapping[Key, str]:
     """Return by (server, model) which models a loud finding names: the first is the cause, others are affected."""
     found: dict[Key, str] = {}
-    for finding in explanation.loud:
+    for finding in explanation.actionable:
         if finding.subject.model is not None:
             found.setdefault((finding.subject.server, finding.subject.model), AFFECTED if found else CAUSE)
     return found

@@ -103,7 +103,7 @@ def html(explanation: Explanation) -> str:
     return page(
         "page.html",
         x=explanation,
-        told=tuple(told(explanation)),
+        reported=tuple(reported(explanation)),
         drawn=tuple(drawn(explanation, ENTRIES_DRAWN)),
         others=explanation.anatomy[ENTRIES_DRAWN:],
         course=leading_course(explanation),
@@ -112,7 +112,7 @@ def html(explanation: Explanation) -> str:
     )
 
 
-def told(explanation: Explanation) -> Iterator[FindingView]:
+def reported(explanation: Explanation) -> Iterator[FindingView]:
     """Yield the findings in order."""
     numbers, beside = phrases.numbers(explanation), phrases.beside(explanation)
     for finding in explanation.findings:
@@ -157,7 +157,7 @@ def _ensemble(evidence: Evidence, item: Anatomy) -> Ensemble | None:
 
 def leading_course(explanation: Explanation) -> Course | None:
     """Return the charts of the first finding's model, else of the stage where most time goes."""
-    for finding in explanation.loud[:1]:
+    for finding in explanation.actionable[:1]:
         on = finding.subject
         if on.model is not None:
             model = Subject(server=on.server, model=on.model)
@@ -175,7 +175,7 @@ def leading_course(explanation: Explanation) -> Course | None:
 def considered(explanation: Explanation) -> Mapping[str, str]:
     """Return the checks that looked at the first finding's subject and said no, with their reason."""
     found: dict[str, str] = {}
-    for finding in explanation.loud[:1]:
+    for finding in explanation.actionable[:1]:
         same = [result for result in explanation.results if _beside(result.subject) == _beside(finding.subject)]
         # What it says of one version is no answer to what it found of another.
         fired = {result.check.id for result in same if isinstance(result.outcome, Fires)}

@@ -24,8 +24,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.stale:
         yield from (escaped(explanation.stale), "")
     _, _, cause = phrases.title(explanation).partition(": ")
-    said = ": ".join(part for part in (cause, phrases.headline(explanation)) if part)
-    yield f"**{explanation.verdict.value}**: {escaped(said)}"
+    stated = ": ".join(part for part in (cause, phrases.headline(explanation)) if part)
+    yield f"**{explanation.verdict.value}**: {escaped(stated)}"
     rough, step = phrases.rough(explanation), phrases.next_step(explanation)
     if rough:
         yield from ("", escaped(rough))
@@ -43,22 +43,24 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield from ("", f"{span}, from {escaped(sources)}")
     numbers, beside = phrases.numbers(explanation), phrases.beside(explanation)
     for finding in explanation.findings:
-        yield from _finding(finding, numbers, beside.get(finding.id, ""), told=finding in explanation.loud[:1])
+        yield from _finding(
+            finding, numbers, beside.get(finding.id, ""), reported=finding in explanation.actionable[:1]
+        )
     for item in explanation.anatomy[:1]:
         yield from _anatomy(explanation, item)
     yield from _lists(explanation)
 
 
-def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, told: bool) -> Iterator[str]:
+def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, reported: bool) -> Iterator[str]:
     yield from ("", f"### {numbers[finding.id]}. {finding.check} ({finding.severity.value})", "")
     facts = [f"{phrases.where(finding)}; layer {finding.layer.value}", phrases.impact(finding)]
     facts += [f"confidence {finding.confidence:.2f}"]
     facts += [f"caused by {numbers[finding.caused_by]}"] if finding.caused_by in numbers else []
-    if not told:
+    if not reported:
         yield from (f"{escaped(f'{finding.summary}. {finding.doubt}'.rstrip())}", "")
     yield escaped("; ".join(fact for fact in facts if fact)) + "."
     yield from _evidence(finding)
-    yield from _suggestion(finding, beside, told=told)
+    yield from _suggestion(finding, beside, reported=reported)
 
 
 def _evidence(finding: Finding) -> Iterator[str]:
@@ -69,23 +71,23 @@ def _evidence(finding: Finding) -> Iterator[str]:
         yield from table(("evidence", "value", "limit", "source"), rows)
 
 
-def _suggestion(finding: Finding, beside: str, *, told: bool) -> Iterator[str]:
+def _suggestion(finding: Finding, beside: str, *, reported: bool) -> Iterator[str]:
     suggestion, advice = finding.suggestion, finding.advice
     if suggestion is None:
         return
-    if not told:
+    if not reported:
         yield from ("", f"**{suggestion.remedy.value}**: {escaped(suggestion.text)}")
     how = advice.steps if advice else None
     forecast = phrases.predicted(suggestion.prediction) if suggestion.prediction else ""
-    told_more = [
+    reported_more = [
         phrases.end_to_end(finding),
         forecast,
         how.touches if how else "",
         advice.note if advice else "",
         beside,
     ]
-    told_more += [f"apply: {how.apply}", f"undo: {how.undo}"] if how and how.apply else []
-    items = [f"- {escaped(item)}" for item in told_more if item]
+    reported_more += [f"apply: {how.apply}", f"undo: {how.undo}"] if how and how.apply else []
+    items = [f"- {escaped(item)}" for item in reported_more if item]
     yield from ("", *items) if items else ()
     if advice and advice.patch:
         yield from ("", *fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
@@ -130,4 +132,4 @@ def _lists(explanation: Explanation) -> Iterator[str]:
 
 
 def _unexplained(explanation: Explanation) -> str:
-    return "Also seen" if explanation.loud else "Not explained"
+    return "Also seen" if explanation.actionable else "Not explained"

@@ -40,8 +40,8 @@ def text(explanation: Explanation, style: Style = plain) -> str:
 
 def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
     yield from (style(line, "yellow") for line in wrapped(explanation.stale))
-    if explanation.loud:
-        first = explanation.loud[0]
+    if explanation.actionable:
+        first = explanation.actionable[0]
         yield style(fitted(phrases.title(explanation), WIDTH), _COLOURS[first.severity])
         yield from wrapped(phrases.headline(explanation), "  ")
         yield from wrapped(phrases.rough(explanation), "  ")
@@ -59,7 +59,7 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
 
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
-    numbers, answered = phrases.numbers(explanation), explanation.loud[:1]
+    numbers, answered = phrases.numbers(explanation), explanation.actionable[:1]
     beside = phrases.beside(explanation)
     for finding in explanation.findings:
         yield ""
@@ -74,7 +74,7 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
         if finding.caused_by in numbers:
             yield f"   caused by {numbers[finding.caused_by]}"
         yield from _evidence(finding.evidence)
-        yield from _suggestion(finding, style, beside.get(finding.id, ""), told=finding in answered)
+        yield from _suggestion(finding, style, beside.get(finding.id, ""), reported=finding in answered)
 
 
 def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
@@ -85,11 +85,11 @@ def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
         yield f"   {name:<27}{value:>10}  {limit:<11}{fitted(phrases.source(line), WIDTH - 51)}"
 
 
-def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> Iterator[str]:
+def _suggestion(finding: Finding, style: Style, beside: str, *, reported: bool) -> Iterator[str]:
     suggestion, advice = finding.suggestion, finding.advice
     if suggestion is None:
         return
-    if not told:
+    if not reported:
         yield from wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
     yield from wrapped(phrases.end_to_end(finding), "   ")
     if suggestion.prediction:
@@ -110,12 +110,12 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
 
 def _symptoms(explanation: Explanation) -> Iterator[str]:
     """Yield what is not explained; where nothing is, the first of it is the answer and was said."""
-    told = phrases.headline(explanation)
-    left = [symptom for symptom in explanation.symptoms if symptom.text != told]
+    reported = phrases.headline(explanation)
+    left = [symptom for symptom in explanation.symptoms if symptom.text != reported]
     if not left:
         return
     yield ""
-    yield "also seen:" if explanation.loud else "also seen, and not explained:"
+    yield "also seen:" if explanation.actionable else "also seen, and not explained:"
     for symptom in left:
         yield from wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
 

@@ -24,9 +24,9 @@ def account(results: Sequence[Result]) -> str:
     return account_of(noted(results))
 
 
-def account_of(told: Sequence[Noted]) -> str:
+def account_of(reported: Sequence[Noted]) -> str:
     """Return the account of results whose lines are at hand; the rest is as in `account`."""
-    return "\n".join(line for result, lines in told for line in _one(result, lines)) + "\n"
+    return "\n".join(line for result, lines in reported for line in _one(result, lines)) + "\n"
 
 
 def _one(result: Result, lines: Sequence[LedgerLine]) -> Iterator[str]:

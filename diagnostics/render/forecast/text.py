@@ -438,8 +438,8 @@ def patches_markdown(patches: Sequence[tuple[str, Advice]]) -> Iterator[str]:
     """Yield how to apply each model's change, and its text."""
     for model, one in patches:
         steps = one.steps
-        told = [steps.touches, f"apply: {steps.apply}", f"undo: {steps.undo}"] if steps and one.patch else []
-        told += [one.note] if one.note else []
-        yield from ("", f"### {escaped(model)}", "", *(f"- {escaped(item)}" for item in told))
+        reported = [steps.touches, f"apply: {steps.apply}", f"undo: {steps.undo}"] if steps and one.patch else []
+        reported += [one.note] if one.note else []
+        yield from ("", f"### {escaped(model)}", "", *(f"- {escaped(item)}" for item in reported))
         if one.patch:
             yield from ("", *fenced(one.patch.text, "diff" if one.patch.base == "file" else "protobuf"))

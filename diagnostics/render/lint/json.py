@@ -95,8 +95,8 @@ def lint_sarif(report: LintReport) -> Sarif:
 
 
 def _invocation(report: LintReport) -> Sarif:
-    told = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
-    return {"executionSuccessful": not told, "toolExecutionNotifications": told}
+    reported = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
+    return {"executionSuccessful": not reported, "toolExecutionNotifications": reported}
 
 
 def _rule(found: RegisteredRule) -> Sarif:

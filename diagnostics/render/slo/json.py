@@ -53,10 +53,10 @@ def _report(report: SloReport) -> Json:
 def slo_head(slo: Slo) -> Json:
     """Return what a report says of the objective itself, but for its period."""
     sli = slo.sli
-    told = None
+    reported = None
     if isinstance(sli, Triton):
-        told = {"promise": sli.promise.value, "model": sli.model, "seconds": sli.seconds}
-    return {"name": slo.name, "description": slo.description, "objective": slo.objective, "sli": told}
+        reported = {"promise": sli.promise.value, "model": sli.model, "seconds": sli.seconds}
+    return {"name": slo.name, "description": slo.description, "objective": slo.objective, "sli": reported}
 
 
 def _burn(one: Burn) -> Json:

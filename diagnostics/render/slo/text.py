@@ -35,8 +35,8 @@ def promise(slo: Slo) -> str:
 
 def heading(report: SloReport) -> str:
     """Return what is promised, and over which time it is reckoned."""
-    asked, own = span(report.period), span(report.slo.period)
-    return f"{promise(report.slo)}, over {asked}" + ("" if asked == own else f" (its own period is {own})")
+    requested, own = span(report.period), span(report.slo.period)
+    return f"{promise(report.slo)}, over {requested}" + ("" if requested == own else f" (its own period is {own})")
 
 
 def events(report: SloReport) -> str:
@@ -180,7 +180,7 @@ class _Point(NamedTuple):
 
     text: str
     depth: int = 0
-    loud: bool = False
+    actionable: bool = False
 
 
 def _points(report: SloReport) -> Iterator[_Point]:
@@ -190,7 +190,7 @@ def _points(report: SloReport) -> Iterator[_Point]:
         yield _Point(burns(report))
         if report.left is not None:
             yield _Point(ending(report.forecast))
-    yield from (_Point(line, loud=True) for line in alerts(report))
+    yield from (_Point(line, actionable=True) for line in alerts(report))
     for text, incidents in spent(report):
         yield _Point(text)
         yield from (_Point(line, 1) for line in incidents)
@@ -225,5 +225,5 @@ def _markdown(report: SloReport) -> Iterator[str]:
     yield escaped(f"{heading(report)}: {events(report)}.")
     yield ""
     for point in _points(report):
-        mark = "**" if point.loud else ""
+        mark = "**" if point.actionable else ""
         yield f"{'  ' * point.depth}- {mark}{escaped(point.text)}{mark}"

@@ -106,11 +106,11 @@ def reasons(found: TunedProposal) -> Iterator[str]:
 
 def _devices(short: InfeasibilityReport) -> Iterator[str]:
     for name, share in short.demanded.items():
-        asked = f"executions ask for {_share(share)} of {'them' if name.endswith('s') else 'it'}"
+        requested = f"executions ask for {_share(share)} of {'them' if name.endswith('s') else 'it'}"
         if share >= _FULL:
-            yield f"the {name} {'are' if name.endswith('s') else 'is'} full: {asked}"
+            yield f"the {name} {'are' if name.endswith('s') else 'is'} full: {requested}"
         elif share >= MOST_SHARE:
-            yield f"on the {name}, {asked}, and slow each other"
+            yield f"on the {name}, {requested}, and slow each other"
 
 
 def _too_slow(short: InfeasibilityReport, excess: float) -> Iterator[str]:
@@ -293,9 +293,9 @@ def carried_markdown(found: CarriedProposal) -> str:
 
 def _lines(found: TunedProposal) -> Iterator[str]:
     yield f"**{escaped(headline(found))}**"
-    for said in (certainty(found), *reasons(found), cause(found)):
-        if said:
-            yield from ("", f"{escaped(said)}.")
+    for stated in (certainty(found), *reasons(found), cause(found)):
+        if stated:
+            yield from ("", f"{escaped(stated)}.")
     if found.shown is not None:
         after = found.shown.performance
         yield from table(("", "now", "then (90 %)", "change"), text.rows(found.tuning.baseline, after))

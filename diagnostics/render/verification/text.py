@@ -118,7 +118,7 @@ def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], s
     head = f"{found.judgement.verdict.value}: {headline(found)}"
     parts = [
         *(style(line, _COLOURS[found.judgement.verdict]) for line in wrapped(head, hang="  ")),
-        *(line for told in _told(found) for line in wrapped(told, "  ", hang="  ")),
+        *(line for reported in _reported(found) for line in wrapped(reported, "  ", hang="  ")),
         *(line for one in found.measures for line in _measure(one, found)),
         *(["", *wrapped(blocks(found))] if blocks(found) else []),
         *listed("the prediction assumes:", found.assumptions if found.measures else ()),
@@ -128,7 +128,7 @@ def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], s
     return "\n".join(parts) + "\n"
 
 
-def _told(found: Verification) -> Iterator[str]:
+def _reported(found: Verification) -> Iterator[str]:
     yield no_larger(found)
     yield next_step(found)
     if found.changes:
@@ -158,7 +158,7 @@ def verify_markdown(found: Verification, windows: tuple[WindowFacts, WindowFacts
 
 def _lines(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> Iterator[str]:
     yield f"**{found.judgement.verdict.value}**: {escaped(headline(found))}"
-    yield from ("", *(f"- {escaped(told)}" for told in _told(found) if told))
+    yield from ("", *(f"- {escaped(reported)}" for reported in _reported(found) if reported))
     for one in found.measures:
         yield from table((one.statistic, "90 %"), rows(one))
         yield from ("", f"{escaped(judged(one))}.")

@@ -82,18 +82,18 @@ def state_answer(state: LiveState, now: float, faults: list[ServiceFault]) -> Se
 
 def deployment_state(evaluation: Evaluation) -> DeploymentState:
     """Return a verdict as the API shows it."""
-    said = evaluation.explanation
+    stated = evaluation.explanation
     return DeploymentState(
         name=evaluation.deployment,
-        servers=list(said.window.sources),
+        servers=list(stated.window.sources),
         at=evaluation.at,
         took=evaluation.took,
         lag=evaluation.lag,
-        verdict=said.verdict,
-        reason=said.reason,
-        layer=said.layer,
-        changes=phrases.changes(said),
-        findings=[finding_line(finding) for finding in said.findings],
+        verdict=stated.verdict,
+        reason=stated.reason,
+        layer=stated.layer,
+        changes=phrases.changes(stated),
+        findings=[finding_line(finding) for finding in stated.findings],
     )
 
 
@@ -181,14 +181,14 @@ def check_answer(check: RegisteredCheck) -> CheckAnswer:
 
 def why_answer(evaluation: Evaluation, check: RegisteredCheck) -> WhyAnswer:
     """Return what a check said in a verdict."""
-    told = noted([result for result in evaluation.explanation.results if result.check.id == check.id])
+    reported = noted([result for result in evaluation.explanation.results if result.check.id == check.id])
     return WhyAnswer(
         check=check.id,
         title=check.title,
         deployment=evaluation.deployment,
         at=evaluation.at,
-        subjects=[_subject(result, lines) for result, lines in told],
-        account=account_of(told),
+        subjects=[_subject(result, lines) for result, lines in reported],
+        account=account_of(reported),
     )
 
 

@@ -175,10 +175,10 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
         known = context.service.deployments.get(deployment)
         moment = context.clock() if at is None else at
         with _one_of(free):
-            said = history.explain_at(deployment, moment, since, known.objective if known else None)
-            if not said.window.end:
+            stated = history.explain_at(deployment, moment, since, known.objective if known else None)
+            if not stated.window.end:
                 raise HTTPException(404, f"nothing was recorded of {deployment!r} in that time")
-            return rendered(said, output)
+            return rendered(stated, output)
 
 
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
@@ -297,8 +297,8 @@ def _add_index(routes: APIRouter) -> None:
     def index(request: Request) -> ApiIndex:
         """Return every path of the API with what it answers with."""
         held = request.app.openapi()["paths"]
-        told = {path: next(iter(methods.values())).get("summary", "") for path, methods in held.items()}
-        return ApiIndex(version=__version__, openapi=f"{PREFIX}/openapi.json", paths=told)
+        reported = {path: next(iter(methods.values())).get("summary", "") for path, methods in held.items()}
+        return ApiIndex(version=__version__, openapi=f"{PREFIX}/openapi.json", paths=reported)
 
 
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
@@ -350,8 +350,8 @@ def _as_of_now(context: WebContext, name: str) -> Explanation:
         BlindSpot(what=f"{one.server} as it is now", why=_away(one), fix="look whether it runs, and at its log")
         for one in away
     )
-    told = "; ".join(f"{one.server} {_away(one)}" for one in away)
-    stale = f"Not current: {told}. This is the last state that was read." if len(away) == len(targets) else ""
+    reported = "; ".join(f"{one.server} {_away(one)}" for one in away)
+    stale = f"Not current: {reported}. This is the last state that was read." if len(away) == len(targets) else ""
     return replace(found, blind_spots=(*spots, *found.blind_spots), stale=stale if away else "")
 
 

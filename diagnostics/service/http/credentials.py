@@ -242,7 +242,7 @@ class Credentials:
         self._stamp = self._stamped()
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether anyone is asked for a password, a token or a certificate."""
         return bool(self.config.users or self.token or self.config.certificates_required)
 
@@ -264,7 +264,7 @@ class Credentials:
         where = str(self._web.config_file)
         if (config.tls is None) != (self.tls is None):
             raise UsageError("TLS can be switched on and off at a restart only", where=where)
-        if self.asked and not (config.users or token or config.certificates_required):
+        if self.requested and not (config.users or token or config.certificates_required):
             raise UsageError("authentication can be given up at a restart only", where=where)
 
     def _take(self, config: WebConfig, token: bytes | None) -> None:

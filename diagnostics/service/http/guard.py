@@ -151,9 +151,9 @@ class Guard:
         refused = self._misplaced(scope, headers) or await self._unknown(scope, headers)
         if scope.get("client"):
             admitted = bool(state.get("authenticated")) and refused is None
-            self._peers.asked(peer_of(scope["client"]), admitted=admitted)
+            self._peers.requested(peer_of(scope["client"]), admitted=admitted)
         if refused is not None:  # its body is not read: the connection ends with the answer
-            await self._told(scope, headers, refused)(scope, receive, sending)
+            await self._reported(scope, headers, refused)(scope, receive, sending)
         else:
             await self._app(scope, body.receive, sending)
 
@@ -196,7 +196,7 @@ class Guard:
             return _Refusal("credentials", 401, f"credentials are {answer.value}", challenge)
         return None
 
-    def _told(self, scope: Scope, headers: Headers, why: _Refusal) -> Response:
+    def _reported(self, scope: Scope, headers: Headers, why: _Refusal) -> Response:
         self._metrics.refused.labels(why.reason).inc()
         if scope["path"] == self._receiver:  # exporters read nothing but their own protocol
             return refusal(form_of(headers.get("content-type", "")), why.status, why.detail, why.headers)

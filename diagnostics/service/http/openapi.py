@@ -32,7 +32,9 @@ EXPLANATION: dict[int | str, Json] = {
             "application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}},
             **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown", "html")},
         },
-        "headers": {name: {"description": told, "schema": {"type": "string"}} for name, told in HEADERS.items()},
+        "headers": {
+            name: {"description": reported, "schema": {"type": "string"}} for name, reported in HEADERS.items()
+        },
     }
 }
 SLOS: dict[int | str, Json] = {
@@ -68,8 +70,8 @@ def _security(credentials: Credentials) -> tuple[Json, list[Json]]:
     config = credentials.config
     one_of = {
         name: scheme
-        for name, scheme, asked in (("password", _PASSWORD, config.users), ("token", _TOKEN, credentials.token))
-        if asked
+        for name, scheme, requested in (("password", _PASSWORD, config.users), ("token", _TOKEN, credentials.token))
+        if requested
     }
     always = {"certificate": _CERTIFICATE} if config.certificates_required else {}
     ways = [[name, *always] for name in one_of] or [[*always]]

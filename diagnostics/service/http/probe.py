@@ -202,9 +202,9 @@ class Probes:
         known = watched(target, state.targets)
         if known is not None:
             evaluation = state.evaluations.get(known.deployment)
-            said = evaluation.explanation if evaluation is not None and known.up else None
+            stated = evaluation.explanation if evaluation is not None and known.up else None
             return Probed(
-                explanation=said, took=known.took, error=known.error, deployment=known.deployment, server=known.server
+                explanation=stated, took=known.took, error=known.error, deployment=known.deployment, server=known.server
             )
         if not self._free.acquire(blocking=False):
             raise HTTPException(503, f"{MOST_AT_ONCE} probes are under way", {"Retry-After": "5"})
@@ -232,5 +232,5 @@ def _metrics(target: str, probed: Probed) -> Iterator[Metric]:
         deployment = probed.deployment or target
         servers = probed.explanation.window.sources if probed.server is None else (probed.server,)
         up = [(server, deployment, True) for server in servers]
-        said = rows_of(deployment, probed.explanation)
-        yield from joined(rows_of_targets(up), (row for row in said if server_of(row) in (None, *servers)))
+        stated = rows_of(deployment, probed.explanation)
+        yield from joined(rows_of_targets(up), (row for row in stated if server_of(row) in (None, *servers)))

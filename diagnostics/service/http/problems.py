@@ -70,7 +70,7 @@ def _headers(error: HTTPException) -> dict[str, str]:
 def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
     """Turn every exception of a route into a problem document."""
 
-    async def told(request: Request, error: Exception) -> JsonAnswer:
+    async def reported(request: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, HTTPException)
         return problem(error.status_code, _detail(request, error), _headers(error))
 
@@ -95,7 +95,7 @@ def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
         return problem(503, "the history does not answer just now", {"Retry-After": "10"})
 
     app.add_exception_handler(SQLAlchemyError, away)
-    app.add_exception_handler(HTTPException, told)
+    app.add_exception_handler(HTTPException, reported)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(DiagError, failed)
     app.add_exception_handler(Exception, unexpected)

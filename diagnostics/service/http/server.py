@@ -40,8 +40,8 @@ def validate_listener(web: WebSettings) -> None:
     listen = parse_listen(web.listen_address, LISTEN_SETTING)
     Hosts(web, listen)
     prefix_of(web.external_url, web.route_prefix)
-    asked = Credentials(web, read_secret).asked
-    require_auth_if_public(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
+    requested = Credentials(web, read_secret).requested
+    require_auth_if_public(listen, LISTEN_SETTING, requested=requested, allowed=web.allow_unauthenticated)
 
 
 class WebServer:
@@ -65,7 +65,9 @@ class WebServer:
         self._app = application(context)
         self.authentication: Authentication = self._app.state.authentication
         web, credentials = context.settings.web, self._app.state.credentials
-        require_auth_if_public(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
+        require_auth_if_public(
+            self._listen, LISTEN_SETTING, requested=credentials.requested, allowed=web.allow_unauthenticated
+        )
         self._socket = ConnectionLimiter(bound(self._listen, LISTEN_SETTING), context.metrics, self._app.state.peers)
         self.port: int = self._socket.getsockname()[1]
         self._server = Server(self._config())

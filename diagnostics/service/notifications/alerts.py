@@ -161,7 +161,7 @@ class AlertBook:
         alert = self._firing.pop(incident.id, None)
         if alert is not None:
             self._ended.pop(alert.key, None)
-            because = incident.ending.told if incident.ending else ""
+            because = incident.ending.reported if incident.ending else ""
             if incident.ending is Ending.CHANGED and changed:
                 because = f"{because}: {changed}"
             self._ended[alert.key] = Ended(alert.close(incident.closed or self._clock(), because))
@@ -208,4 +208,4 @@ def _changed(evaluation: Evaluation, incident: Incident) -> str:
     """Return the changes of settings in the verdict's window that concern an incident, as one text."""
     explanation = evaluation.explanation
     about = tuple(made for made in explanation.changes if concerns(incident, *made))
-    return "; ".join(phrases.changes_told(about))
+    return "; ".join(phrases.changes_reported(about))

@@ -131,8 +131,8 @@ class MessageBook:
         end = message(IncidentEvent.CLOSED, replace(incident, closed=incident.seen), self._links)
         self._known[incident.id] = (incident.severity.value, end)
 
-    def _tell(self, told: IncidentEvent, incident: Incident) -> None:
-        self._put(message_id(told, incident), message(told, incident, self._links))
+    def _tell(self, reported: IncidentEvent, incident: Incident) -> None:
+        self._put(message_id(reported, incident), message(reported, incident, self._links))
 
     def _tell_end(self, identifier: str, end: Json) -> None:
         del self._known[identifier]

@@ -162,11 +162,11 @@ def own_exporters(signals: Sequence[OtelSignal], environment: Mapping[str, str],
 
     """
     interval = _interval(environment)
-    heard = SdkLogCapture()
+    captured = SdkLogCapture()
     resource = _resource()
-    made = OwnExporters(heard)
+    made = OwnExporters(captured)
     for signal in signals:
-        receipt = Receipt(signal, metrics, heard)
+        receipt = Receipt(signal, metrics, captured)
         made.receipts.append(receipt)
         exporters = list(_exporters(signal, receipt))
         if signal.name == "traces":
@@ -177,7 +177,7 @@ def own_exporters(signals: Sequence[OtelSignal], environment: Mapping[str, str],
             made.parts.append(_SentSpans(provider, exporters))
         else:
             made.parts += [_SentMetrics(exporter, metrics, resource, interval) for exporter in exporters]
-    heard.begin()
+    captured.begin()
     return made
 
 
@@ -197,8 +197,8 @@ class _Ends:
 class OwnExporters:
     """A part of the daemon."""
 
-    def __init__(self, heard: SdkLogCapture) -> None:
-        self._heard = heard
+    def __init__(self, captured: SdkLogCapture) -> None:
+        self._captured = captured
         self.parts: list[_Ends] = []
         self.receipts: list[Receipt] = []
 
@@ -221,7 +221,7 @@ class OwnExporters:
             for part in self.parts:
                 part.cut()
         else:
-            self._heard.end()
+            self._captured.end()
 
 
 class _SentSpans(_Ends):
@@ -284,7 +284,7 @@ def _exporters(signal: OtelSignal, receipt: Receipt) -> Iterator[Any]:
 
 class _SdkSpan:
     def __init__(self, span: Span) -> None:
-        self._span, self.told = span, False
+        self._span, self.reported = span, False
 
     def note(self, name: str, value: Value) -> None:
         self._span.set_attribute(name, value)
@@ -293,7 +293,7 @@ class _SdkSpan:
         self._span.update_name(name)
 
     def failed(self, kind: str, reason: str = "") -> None:
-        self.told = True
+        self.reported = True
         self._span.set_attribute("error.type", kind)
         line = " ".join(clean(reason).split())[:_LONGEST_REASON]
         self._span.set_status(Status(StatusCode.ERROR, line or None))
@@ -328,7 +328,7 @@ class _SdkTracer:
             try:
                 yield own
             except Exception as error:
-                if not own.told:
+                if not own.reported:
                     own.failed(type(error).__name__)
                 raise
 
@@ -336,8 +336,8 @@ class _SdkTracer:
 def _resource() -> Resource:
     """Return who sends: what the environment says wins."""
     own = {"service.name": NAME, "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
-    said = OTELResourceDetector().detect().attributes
-    return Resource.create({name: value for name, value in own.items() if name not in said})
+    stated = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in own.items() if name not in stated})
 
 
 def _interval(environment: Mapping[str, str]) -> float:

@@ -38,7 +38,7 @@ class ServiceFault:
     last: float
     times: int = 1
 
-    def told(self, now: float) -> str:
+    def reported(self, now: float) -> str:
         """Return it as a line at Unix second `now`."""
         lasted = Unit.SECONDS.show(max(0.0, now - self.since))
         often = "once" if self.times == 1 else f"{self.times} times"

@@ -72,8 +72,8 @@ class Receipt:
 
     """
 
-    def __init__(self, signal: OtelSignal, metrics: OwnMetrics, heard: SdkLogCapture) -> None:
-        self._what, self._where, self._metrics, self._heard = f"own {signal.name}", signal.shown, metrics, heard
+    def __init__(self, signal: OtelSignal, metrics: OwnMetrics, captured: SdkLogCapture) -> None:
+        self._what, self._where, self._metrics, self._captured = f"own {signal.name}", signal.shown, metrics, captured
         self.takes = True
 
     @contextmanager
@@ -81,19 +81,19 @@ class Receipt:
         """Give what is to be told whether it was taken; what raises was not."""
         taken = False
 
-        def told(good: bool) -> None:
+        def reported(good: bool) -> None:
             nonlocal taken
             taken = good
 
-        self._heard.forget()
+        self._captured.forget()
         try:
-            yield told
+            yield reported
         except Exception as error:  # noqa: BLE001 - whatever it fails at, the thread that sends must go on
-            self._heard.note(type(error).__name__)
+            self._captured.note(type(error).__name__)
         self._tell(taken)
 
     def _tell(self, taken: bool) -> None:
-        reason, sending = self._heard.reason, f"sending {self._what} to {self._where}"
+        reason, sending = self._captured.reason, f"sending {self._what} to {self._where}"
         if taken:
             self._metrics.faults.works(sending)
         else:
@@ -116,9 +116,9 @@ class MonitoredSpanExporter(SpanExporter):
         result = SpanExportResult.FAILURE
         if self._ended:
             return result
-        with self._receipt.expected() as told:
+        with self._receipt.expected() as reported:
             result = self._exporter.export(spans)
-            told(result is SpanExportResult.SUCCESS)
+            reported(result is SpanExportResult.SUCCESS)
         return result
 
     def shutdown(self) -> None:
@@ -139,9 +139,9 @@ class ToldPoints(MetricExporter):
         result = MetricExportResult.FAILURE
         if self._ended:
             return result
-        with self._receipt.expected() as told:
+        with self._receipt.expected() as reported:
             result = self._exporter.export(metrics_data, timeout_millis, **more)
-            told(result is MetricExportResult.SUCCESS)
+            reported(result is MetricExportResult.SUCCESS)
         return result
 
     def shutdown(self, timeout_millis: float = 30_000, **more: Any) -> None:

@@ -113,11 +113,11 @@ def _shared(scenario: Scenario, flows: Sequence[tuple[Model, float, int]]) -> Ma
     for model, rate, items in flows:
         alone, held = _seconds(model, items)
         for resource in scenario.resources:
-            asked = rate * alone * model.demand.get(resource.name, 0.0) / resource.capacity
-            found[f"resource {resource.name}"] = found.get(f"resource {resource.name}", 0.0) + asked
+            requested = rate * alone * model.demand.get(resource.name, 0.0) / resource.capacity
+            found[f"resource {resource.name}"] = found.get(f"resource {resource.name}", 0.0) + requested
         for name, amount in model.rate_limit.items():
-            asked = rate * held * amount / max(scenario.rate_limits.get(name, 0), 1)
-            found[f"rate limit {name}"] = found.get(f"rate limit {name}", 0.0) + asked
+            requested = rate * held * amount / max(scenario.rate_limits.get(name, 0), 1)
+            found[f"rate limit {name}"] = found.get(f"rate limit {name}", 0.0) + requested
     return found
 
 

@@ -123,6 +123,6 @@ class _Stream:
             tensor["data"] = [float(first), *([0.25] * (load.values - 1))] * load.rows
             return json.dumps({"inputs": [tensor], "parameters": parameters}).encode(), {}
         tensor["parameters"] = {"binary_data_size": 4 * count}
-        asked = {"inputs": [tensor], "parameters": {**parameters, "binary_data_output": True}}
-        head = json.dumps(asked).encode()
+        requested = {"inputs": [tensor], "parameters": {**parameters, "binary_data_output": True}}
+        head = json.dumps(requested).encode()
         return head + struct.pack("<f", 0.25) * count, {_LENGTH: str(len(head))}

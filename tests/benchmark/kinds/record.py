@@ -305,12 +305,13 @@ def _seen(incident: Incident, clients: Sequence[ClientRequest]) -> dict[str, obj
         }
         for part, records in parts.items():
             if records:
-                told = summarise(records)
+                reported = summarise(records)
                 worst = max(record.ms for record in records)
                 codes = sorted({record.code for record in records})
                 seen[f"{model} {part}"] = (
-                    f"n {told.requests} bad {told.errors} mean {told.mean_ms or 0:.0f} p50 {told.p50_ms or 0:.0f} "
-                    f"p95 {told.p95_ms or 0:.0f} max {worst:.0f} codes {codes}"
+                    f"n {reported.requests} bad {reported.errors} mean {reported.mean_ms or 0:.0f} p50 "
+                    f"{reported.p50_ms or 0:.0f} "
+                    f"p95 {reported.p95_ms or 0:.0f} max {worst:.0f} codes {codes}"
                 )
     with suppress(StopIteration):
         seen["path_ms"] = round(incident.world.path_ms(incident.loads[0].model), 1)

@@ -15,7 +15,7 @@ LANES = "single-instance-serialization"
 
 def explanation(verdict: Verdict, *found: tuple[str, str], change: ConfigChange | None = None) -> Explanation:
     """Return what a judge looks at of an explanation: its loud findings, each a check and a model."""
-    loud = [
+    actionable = [
         SimpleNamespace(
             check=check,
             confidence=0.9,
@@ -24,11 +24,11 @@ def explanation(verdict: Verdict, *found: tuple[str, str], change: ConfigChange 
         )
         for check, model in found
     ]
-    return cast("Explanation", SimpleNamespace(verdict=verdict, loud=loud))
+    return cast("Explanation", SimpleNamespace(verdict=verdict, actionable=actionable))
 
 
-def result(label: dict[str, object], said: Explanation) -> str:
-    return judged(said, "kind-0000", label).result
+def result(label: dict[str, object], stated: Explanation) -> str:
+    return judged(stated, "kind-0000", label).result
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_abstaining_is_right_where_the_label_says_so(label: dict[str, object], e
         ({"cause": "healthy"}, "silent"),
     ],
 )
-def test_healthy_over_a_fault_is_missed_unless_it_may_be_said(label: dict[str, object], expected: str) -> None:
+def test_healthy_over_a_fault_is_missed_unless_it_may_be_stated(label: dict[str, object], expected: str) -> None:
     assert result(label, explanation(Verdict.HEALTHY)) == expected
 
 

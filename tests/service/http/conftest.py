@@ -8,7 +8,7 @@ from diagnostics.service.http import live
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _told_soon() -> Iterator[None]:
+def _reported_soon() -> Iterator[None]:
     """Tests do not wait a second for every change to be told."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(live, "PAUSE", 0.02)

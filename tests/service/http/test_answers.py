@@ -21,18 +21,18 @@ def test_a_result_at_rest_notes_anew_once_for_an_answer_and_once_for_an_account(
     results = [one for one in run.without_ledgers(explanation.results) if one.check.id == "cold-start"]
     light = replace(explanation, results=tuple(results))
     evaluation = Evaluation(deployment="d", at=0.0, took=0.0, lag=0.0, explanation=light)
-    asked: Counter[str | None] = Counter()
+    requested: Counter[str | None] = Counter()
     decide = run.decide
 
     def counted(*arguments: object) -> object:
-        asked[arguments[2].model] += 1  # type: ignore[attr-defined]
+        requested[arguments[2].model] += 1  # type: ignore[attr-defined]
         return decide(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run, "decide", counted)
     answer = why_answer(evaluation, catalogue()["cold-start"])
-    assert asked == {"one": 1, "two": 1}
+    assert requested == {"one": 1, "two": 1}
     assert [one.outcome for one in answer.subjects] == ["quiet", "quiet"]
     assert all(one.lines for one in answer.subjects)
     assert account(results) == answer.account
-    assert asked == {"one": 2, "two": 2}
+    assert requested == {"one": 2, "two": 2}
     assert not any(one.noted.lines for one in results)

@@ -61,21 +61,21 @@ def test_a_head_of_what_can_be_read_is_its_answer_without_a_body(opened: Door, p
     assert len(whole.data) > 0
 
 
-def test_a_watcher_is_told_of_a_change_while_it_waits() -> None:
+def test_a_watcher_is_reported_of_a_change_while_it_waits() -> None:
     with door() as opened:
         version = opened.json("/api/v1/state")["version"]
-        told: list[float] = []
+        reported: list[float] = []
 
         def watch() -> None:
             state = opened.json(f"/api/v1/state?after={version}&wait=20")
-            told.extend(target["interval"] for target in state["targets"])
+            reported.extend(target["interval"] for target in state["targets"])
 
         watcher = threading.Thread(target=watch)
         watcher.start()
         until(opened.waiting)
         opened.service.board.publish_target(TargetState(server="t", url="t", deployment="d", up=True, interval=7.0))
         watcher.join(5)
-        assert told == [7.0]
+        assert reported == [7.0]
 
 
 def test_a_version_of_an_earlier_run_is_answered_at_once(opened: Door) -> None:
@@ -98,7 +98,7 @@ def test_whoever_waits_when_the_service_ends_gets_an_answer() -> None:
     assert time.monotonic() - begun < 5
 
 
-def test_a_server_that_is_gone_is_not_told_as_current() -> None:
+def test_a_server_that_is_gone_is_not_reported_as_current() -> None:
     gone = TargetState(
         server=SERVER,
         url=f"http://{SERVER}:8000",
@@ -132,9 +132,9 @@ def test_the_root_of_the_api_lists_what_there_is(opened: Door) -> None:
 
 
 def test_an_explanation_meets_its_schema(opened: Door) -> None:
-    said = opened.json(f"/api/v1/deployments/{NAME}/explanation")
-    jsonschema.validate(said, json.loads(schema()))
-    assert said["verdict"] == "degraded"
+    stated = opened.json(f"/api/v1/deployments/{NAME}/explanation")
+    jsonschema.validate(stated, json.loads(schema()))
+    assert stated["verdict"] == "degraded"
 
 
 def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
@@ -148,7 +148,7 @@ def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "reported"),
     [
         ("/api/v1/deployments/nope/explanation", 404, "there is no deployment 'nope'"),
         (f"/api/v1/deployments/{NAME}/checks/nope", 404, "there is no check 'nope'"),
@@ -172,11 +172,11 @@ def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
         ("/api/v1/targets?x", 400, "x: there is no such parameter; there are none"),
     ],
 )
-def test_what_cannot_be_answered_is_a_problem_of_one_line(opened: Door, path: str, status: int, told: str) -> None:
+def test_what_cannot_be_answered_is_a_problem_of_one_line(opened: Door, path: str, status: int, reported: str) -> None:
     answer = opened.ask(path)
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
     detail = answer.json()["detail"]
-    assert detail.startswith(told)
+    assert detail.startswith(reported)
     assert "\n" not in detail
 
 
@@ -196,14 +196,14 @@ def test_an_incident_is_found_with_its_story(opened: Door, incident: str) -> Non
 
 def test_a_moment_of_the_past_is_judged_again(opened: Door, verdicts_and_door: tuple[list[Evaluation], Door]) -> None:
     at = verdicts_and_door[0][-1].at
-    said = opened.json(f"/api/v1/explain?{HERE}&at={at}&since=300")
-    assert said["verdict"] == "degraded"
-    assert {finding["check"] for finding in said["findings"]} >= {"request-failures"}
+    stated = opened.json(f"/api/v1/explain?{HERE}&at={at}&since=300")
+    assert stated["verdict"] == "degraded"
+    assert {finding["check"] for finding in stated["findings"]} >= {"request-failures"}
 
 
-def test_timelines_are_told_in_time_order(opened: Door) -> None:
-    told = opened.json(f"/api/v1/verdicts?{HERE}")
-    assert [one["verdict"] for one in told][-1] == "degraded"
+def test_timelines_are_reported_in_time_order(opened: Door) -> None:
+    reported = opened.json(f"/api/v1/verdicts?{HERE}")
+    assert [one["verdict"] for one in reported][-1] == "degraded"
     points = opened.json(f"/api/v1/signals?{HERE}&server={SERVER}&model=slow&signal=queue_seconds")
     assert points
     assert sorted(points, key=lambda one: one["at"]) == points
@@ -227,7 +227,7 @@ def test_without_a_history_the_past_is_not_there_and_open_incidents_are(
         assert forgetful.ask(f"/api/v1/explain?{HERE}").status == 503
 
 
-def test_a_deployment_that_was_not_judged_yet_is_told_from_one_that_is_not_there(tmp_path) -> None:
+def test_a_deployment_that_was_not_judged_yet_is_reported_from_one_that_is_not_there(tmp_path) -> None:
     file = tmp_path / "diag.toml"
     file.write_text('[[server]]\nurl = "http://127.0.0.1:1"\n')
     with door(file=file) as opened:
@@ -247,7 +247,7 @@ def test_a_database_that_is_away_is_a_problem_and_not_the_end(tmp_path) -> None:
         assert opened.ask("/api/v1/state").status == 200
 
 
-def test_a_failure_within_is_told_without_its_details(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_within_is_reported_without_its_details(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a secret detail")
 
@@ -258,7 +258,7 @@ def test_a_failure_within_is_told_without_its_details(opened: Door, monkeypatch:
     assert count(opened.service.metrics, "diag_errors_total", part="http") == 1
 
 
-def test_watchers_beyond_a_number_are_told_to_come_back(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchers_beyond_a_number_are_reported_to_come_back(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "MOST_WAITING", 0)
     assert opened.ask("/api/v1/state").status == 200
     answer = opened.ask("/api/v1/state?wait=1")

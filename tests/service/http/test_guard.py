@@ -234,7 +234,7 @@ def test_only_loopback_is_open_to_everyone(address: str, refused: bool) -> None:
 @pytest.mark.parametrize(
     "address", ["9177", "127.0.0.1", "http://127.0.0.1:9177", "1.2.3.4:99999", "a:b:c", "u@h:1", ""]
 )
-def test_an_address_that_is_none_is_told_in_one_line(address: str) -> None:
+def test_an_address_that_is_none_is_reported_in_one_line(address: str) -> None:
     with pytest.raises(UsageError, match=r"^web\.listen_address: .*write host:port"):
         validate_listener(WebSettings(listen_address=address))
 
@@ -245,11 +245,11 @@ def test_everywhere_is_reached_by_any_address_but_by_no_strange_name(users: Path
         assert everywhere.ask("/healthz", Host="evil.example").status == 421
 
 
-def test_an_address_in_use_is_told_in_one_line() -> None:
-    told_so = r"cannot listen: address already in use; free it"
-    with door() as first, pytest.raises(CollectError, match=told_so) as told:
+def test_an_address_in_use_is_reported_in_one_line() -> None:
+    reported = r"cannot listen: address already in use; free it"
+    with door() as first, pytest.raises(CollectError, match=reported) as reported:
         door({"web.listen_address": f"127.0.0.1:{first.server.port}"}).__enter__()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_tls_is_spoken_and_a_renewed_certificate_is_taken_up(tmp_path: Path) -> None:
@@ -445,5 +445,5 @@ def test_an_unknown_name_is_not_let_in_with_a_known_ones_password(users: Path) -
 
 
 def test_requests_that_do_not_wait_for_answers_are_not_served(plain: Door) -> None:
-    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    assert talk(plain.server.port, asked * 50).count(b"ok\n") == 1
+    requested = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert talk(plain.server.port, requested * 50).count(b"ok\n") == 1

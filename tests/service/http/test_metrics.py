@@ -105,12 +105,12 @@ def test_a_verdict_that_cannot_be_shown_takes_no_other_away(
 def test_secrets_are_on_no_page(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("the-secret-token")
     with door({"web.bearer_token_file": str(tmp_path / "token")}) as closed:
-        told = {"Authorization": "Bearer the-secret-token"}
+        reported = {"Authorization": "Bearer the-secret-token"}
         for path in ("/metrics", "/api/v1/state", "/api/v1/targets", "/api/v1/openapi.json"):
-            answer = closed.ask(path, **told)
+            answer = closed.ask(path, **reported)
             assert answer.status == 200
             assert b"the-secret-token" not in answer.data
 
 
-def test_a_target_that_is_down_is_told(opened: Door) -> None:
+def test_a_target_that_is_down_is_reported(opened: Door) -> None:
     assert f'diag_target_up{{deployment="{NAME}",server="{SERVER}"}} 1.0' in opened.ask("/metrics").data.decode()

@@ -87,7 +87,7 @@ def test_no_address_makes_the_service_fail(opened: Door, path: str, query: str) 
 
 
 @pytest.mark.parametrize("kinds", [(), ("password",), ("token",), ("password", "token")])
-def test_the_document_tells_which_credentials_are_asked_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_the_document_tells_which_credentials_are_requested(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     files = {"password": f"basic_auth_users:\n  {USER}: {HASHED}\n", "token": "s3cret"}
     settings = {"password": "web.config_file", "token": "web.bearer_token_file"}
     sent = {"password": basic(), "token": "Bearer s3cret"}

@@ -25,7 +25,7 @@ ADDRESS = re.compile(r'(?:href|src|action|data-fragment|data-timeline|data-timel
 @pytest.fixture(scope="module", params=[False, True], ids=["keeps the path", "strips the path"])
 def outside(request: pytest.FixtureRequest) -> Iterator[str]:
     with Serving((NAME,), web={"external_url": EXTERNAL, "route_prefix": "/" if request.param else None}) as made:
-        made.said(NAME, recorded("cpu-handed-single-instance"))
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
         with proxy(made.port, "/tools/diag", strips=request.param) as url:
             yield url
 

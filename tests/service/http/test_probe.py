@@ -69,7 +69,7 @@ def test_no_redirect_is_followed(allowing: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ("target=192.0.2.1:8000", "is neither watched nor in an allowed network"),
         ("target=http://u:p@127.0.0.1:8000", "a target with credentials is not asked for"),
@@ -80,10 +80,10 @@ def test_no_redirect_is_followed(allowing: Door) -> None:
         ("target=%0d%0aHost:x", "holds blanks or control characters"),
     ],
 )
-def test_what_may_not_be_asked_for_is_refused_in_one_line(allowing: Door, query: str, told: str) -> None:
+def test_what_may_not_be_requested_is_refused_in_one_line(allowing: Door, query: str, reported: str) -> None:
     answer = allowing.ask(f"/probe?{query}")
     assert answer.status == 400
-    assert told in answer.json()["detail"]
+    assert reported in answer.json()["detail"]
     assert "u:p" not in answer.json()["detail"]
 
 
@@ -112,7 +112,7 @@ def test_an_address_within_an_address_does_not_lead_elsewhere(target: str) -> No
         pinned(target, (*LOCAL, ipaddress.ip_network("::/0")))
 
 
-def test_a_watched_server_is_answered_from_its_window_and_not_asked(allowing: Door) -> None:
+def test_a_watched_server_is_answered_from_its_window_and_not_requested(allowing: Door) -> None:
     with door() as opened:
         show(opened.service, judged())
         for target in (f"http://{SERVER}:8000", f"{SERVER}:8000", SERVER):
@@ -121,7 +121,7 @@ def test_a_watched_server_is_answered_from_its_window_and_not_asked(allowing: Do
             assert f'diag_finding{{check="request-failures",deployment="{NAME}"'.encode() in answer.data
 
 
-def test_probes_beyond_a_few_are_told_to_come_back(allowing: Door) -> None:
+def test_probes_beyond_a_few_are_reported_to_come_back(allowing: Door) -> None:
     probes = allowing.server._app.state.probes
     taken = [probes._free.acquire(blocking=False) for _ in range(MOST_AT_ONCE)]
     assert all(taken)
@@ -152,7 +152,7 @@ def test_a_probe_ends_before_the_scraper_gives_up(header: str, seconds: float) -
     assert seconds_left(header) == seconds
 
 
-def test_a_network_that_is_none_is_told_with_its_file(tmp_path: Path) -> None:
+def test_a_network_that_is_none_is_reported_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "diag.toml"
     file.write_text('[probe]\nallowed_networks = ["10.0.0.0/33"]\n')
     with pytest.raises(UsageError, match=r"diag\.toml.*allowed_networks"):

@@ -29,8 +29,8 @@ def program() -> str:
     unpacked = ROOT / ".tools/usr/bin/prometheus"
     found = str(unpacked) if unpacked.exists() else shutil.which("prometheus")
     if found is None:
-        told = "there is no prometheus; unpack one with: make tools"
-        pytest.fail(told) if os.environ.get("CI") == "true" else pytest.skip(told)
+        reported = "there is no prometheus; unpack one with: make tools"
+        pytest.fail(reported) if os.environ.get("CI") == "true" else pytest.skip(reported)
     return found
 
 
@@ -83,7 +83,7 @@ def ready(address: str) -> bool:
         return False
 
 
-def asked(address: str, path: str) -> Any:
+def requested(address: str, path: str) -> Any:
     return urllib3.request("GET", f"http://{address}/api/v1/{path}", retries=False).json()["data"]
 
 
@@ -94,17 +94,17 @@ def test_prometheus_scrapes_page_and_probe_without_an_error(prometheus: str) -> 
 
 def test_an_alert_of_the_rules_selects_what_was_found(prometheus: str) -> None:
     expression = quote('diag_finding{check="request-failures"} == 1')
-    until(lambda: asked(prometheus, f"query?query={expression}")["result"], 20)
-    labels = asked(prometheus, f"query?query={expression}")["result"][0]["metric"]
+    until(lambda: requested(prometheus, f"query?query={expression}")["result"], 20)
+    labels = requested(prometheus, f"query?query={expression}")["result"][0]["metric"]
     assert (labels["server"], labels["model"], labels["version"], labels["deployment"]) == (SERVER, "slow", "1", NAME)
     until(lambda: pending(prometheus), 20)
     assert {one["labels"]["server"] for one in pending(prometheus)} == {SERVER}
 
 
 def targets(address: str) -> list[Any]:
-    return list(asked(address, "targets")["activeTargets"])
+    return list(requested(address, "targets")["activeTargets"])
 
 
 def pending(address: str) -> list[Any]:
-    alerts = asked(address, "alerts")["alerts"]
+    alerts = requested(address, "alerts")["alerts"]
     return [one for one in alerts if one["labels"]["alertname"] == "TritonDiagRequestFailures"]

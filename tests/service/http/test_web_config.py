@@ -10,7 +10,7 @@ from tests.service.http.door import HASHED
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("tls_server_config:\n  cert_fil: x\n", r":2: tls_server_config has no key 'cert_fil' here"),
         ("tls:\n  a: 1\n", r":1: the file has no key 'tls' here"),
@@ -30,16 +30,16 @@ from tests.service.http.door import HASHED
         ("!!python/object:os.system {}\n", r":1: tags are not allowed"),
     ],
 )
-def test_what_the_file_may_not_say_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_what_the_file_may_not_say_is_reported_with_its_line(tmp_path: Path, text: str, reported: str) -> None:
     file = tmp_path / "web.yml"
     file.write_text(text)
-    with pytest.raises(UsageError, match=told) as error:
+    with pytest.raises(UsageError, match=reported) as error:
         read_web_config(file)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_or_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_is_no_text_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"web\.yml: cannot be read: no such file"):
         read_web_config(tmp_path / "web.yml")
     (tmp_path / "web.yml").write_bytes(b"\xff\xfe\x00")

@@ -36,10 +36,10 @@ def program(name: str, *others: str) -> str:
     unpacked = ROOT / ".tools/usr/bin" / name
     found = str(unpacked) if unpacked.exists() else next(filter(None, map(shutil.which, (name, *others))), None)
     if found is None:
-        told = f"there is no {name}; unpack one with: make tools"
+        reported = f"there is no {name}; unpack one with: make tools"
         if os.environ.get("CI") == "true":
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reported)
+        pytest.skip(reported)
     return found
 
 
@@ -77,7 +77,7 @@ class Pager:
     port: int = 0
     notifications: list[Json] = field(default_factory=list)
 
-    def told(self, status: str) -> set[Key]:
+    def reported(self, status: str) -> set[Key]:
         """Return check, model and sender of the alerts of all notifications with this status."""
         return {
             key_of(alert["labels"])

@@ -46,7 +46,7 @@ def test_an_incident_fires_from_its_onset_until_it_ends(clock: Clock) -> None:
     assert ends(own) == [AT]
 
 
-def test_an_end_is_kept_until_everyone_took_it_and_has_heard_it_for_a_while(clock: Clock) -> None:
+def test_an_end_is_kept_until_everyone_took_it_and_has_captured_it_for_a_while(clock: Clock) -> None:
     own = book(clock)
     own.take(opened(ONE))
     own.take(closed(ONE, at=AT))
@@ -100,11 +100,11 @@ def test_a_consequence_names_its_cause_also_when_both_open_at_once(clock: Clock)
     own = book(clock)
     consequence = incident("capacity-exceeded", caused_by=ONE.id)
     own.take(opened(consequence, ONE))
-    told = {alert.labels["check"]: alert.annotations.get("caused_by") for alert, _ in own.current()}
-    assert told == {"gpu-saturated": None, "capacity-exceeded": f"gpu-saturated: {LINKS.incident(ONE.id)}"}
+    reported = {alert.labels["check"]: alert.annotations.get("caused_by") for alert, _ in own.current()}
+    assert reported == {"gpu-saturated": None, "capacity-exceeded": f"gpu-saturated: {LINKS.incident(ONE.id)}"}
 
 
-def test_after_a_restart_labels_and_start_are_the_same_and_an_end_is_still_told(clock: Clock) -> None:
+def test_after_a_restart_labels_and_start_are_the_same_and_an_end_is_still_reported(clock: Clock) -> None:
     first, other = book(clock), incident("cold-start")
     first.take(opened(ONE, other))
     before = {alert.key: alert.starts_at for alert, _ in first.current()}

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.service.notifications.reported import CAUSE, ENDING, ONSET, onset_of, reported_by
 
 from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.own.metrics import OwnMetrics
 from tests.collect.fake_triton import free_ports
 from tests.service.notifications.alertmanagers import ROOT, Alertmanager, Pager
-from tests.service.notifications.told import CAUSE, ENDING, ONSET, onset_of, told_by
 from tests.service.parts import count, until
 from tests.sinks.incidents import SAFETY, closed, incident, opened
 
@@ -48,7 +48,7 @@ def two(tmp_path: Path, pager: Pager) -> Iterator[list[Alertmanager]]:
 
 @pytest.fixture
 def telling(two: list[Alertmanager], tmp_path: Path) -> Iterator[Notifier]:
-    made = told_by([one.url for one in two], tmp_path)
+    made = reported_by([one.url for one in two], tmp_path)
     made.start()
     yield made
     made.stop()
@@ -63,7 +63,7 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
     two: list[Alertmanager], pager: Pager, tmp_path: Path
 ) -> None:
     metrics = OwnMetrics()
-    telling = told_by([one.url for one in two], tmp_path, metrics)
+    telling = reported_by([one.url for one in two], tmp_path, metrics)
     telling.start()
     telling.take(opened(CAUSE, CONSEQUENCE, OTHER_MODEL))
     for one in two:
@@ -75,12 +75,12 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
     until(lambda: state(one, RULE_KEY) == "suppressed")
     one.post({"labels": {name: text for name, text in labels.items() if name != "sender"}, "endsAt": ended})
     until(lambda: RULE_KEY not in one.alerts())
-    until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.told("firing"))
+    until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.reported("firing"))
     telling.take(closed(CAUSE, CONSEQUENCE, OTHER_MODEL, at=time.time()))
     for one in two:
         until(lambda one=one: not [key for key in one.alerts() if key[2]])
-    until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.told("resolved"))
-    assert not {CONSEQUENCE_KEY, RULE_KEY} & pager.told("firing")
+    until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.reported("resolved"))
+    assert not {CONSEQUENCE_KEY, RULE_KEY} & pager.reported("firing")
     telling.stop()
     for receiver in telling.receivers:
         assert count(metrics, "diag_deliveries_total", receiver=receiver, outcome="ok") >= 2
@@ -92,7 +92,7 @@ def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
 ) -> None:
     away, there = two
     telling.take(opened(CAUSE))
-    until(lambda: CAUSE_KEY in pager.told("firing") and CAUSE_KEY in away.alerts())
+    until(lambda: CAUSE_KEY in pager.reported("firing") and CAUSE_KEY in away.alerts())
     until(lambda: CAUSE_KEY in there.alerts())
     until(lambda: {one["externalURL"].rpartition(":")[2] for one in pager.notifications} >= {str(away.port)})
     away.stop()  # in order, so that it remembers whom it notified
@@ -104,10 +104,10 @@ def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
     pager.notifications.clear()
     away.start()
     until(lambda: set(away.alerts()) == {OTHER_KEY})
-    until(lambda: CAUSE_KEY in pager.told("resolved") and OTHER_KEY in pager.told("firing"))
+    until(lambda: CAUSE_KEY in pager.reported("resolved") and OTHER_KEY in pager.reported("firing"))
 
 
-def test_an_alertmanager_that_lost_everything_is_told_again(two: list[Alertmanager], telling: Notifier) -> None:
+def test_an_alertmanager_that_lost_everything_is_reported_again(two: list[Alertmanager], telling: Notifier) -> None:
     telling.take(opened(CAUSE))
     until(lambda: CAUSE_KEY in two[0].alerts())
     two[0].stop(signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_a_service_that_is_killed_and_comes_back_doubles_and_forgets_nothing(
     try:
         until(lambda: len(gone.alerts()) == len(kept.alerts()) == 2, 20.0)
         before = kept.alerts()
-        until(lambda: len(pager.told("firing")) == 2)
+        until(lambda: len(pager.reported("firing")) == 2)
         gone.stop()
         ending.stdin.write("end\n")
         ending.stdin.flush()
@@ -144,13 +144,13 @@ def test_a_service_that_is_killed_and_comes_back_doubles_and_forgets_nothing(
         ending.communicate()
     kept.stop()
     pager.notifications.clear()
-    again = told_by(urls, tmp_path)
+    again = reported_by(urls, tmp_path)
     again.resume([CAUSE])
     again.start()
     try:
         gone.start()
         until(lambda: set(gone.alerts()) == {CAUSE_KEY})
-        until(lambda: pager.told("resolved") == {("cold-start", "safety", "diag")})
+        until(lambda: pager.reported("resolved") == {("cold-start", "safety", "diag")})
         after = gone.alerts()[CAUSE_KEY]
         assert (after["fingerprint"], after["startsAt"]) == (
             before[CAUSE_KEY]["fingerprint"],

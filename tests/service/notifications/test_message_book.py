@@ -18,7 +18,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def told(book: MessageBook) -> list[tuple[str, str]]:
+def reported(book: MessageBook) -> list[tuple[str, str]]:
     """Take all messages; return their changes and incidents."""
     found = []
     while (one := book.first()) is not None:
@@ -35,14 +35,14 @@ def restarted(book: MessageBook, clock: Clock) -> MessageBook:
     return again
 
 
-def test_opening_changes_of_severity_and_the_end_are_told_and_no_more(clock: Clock) -> None:
+def test_opening_changes_of_severity_and_the_end_are_reported_and_no_more(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
     worse = replace(ONE, severity=Severity.CRITICAL, seen=AT)
     assert book.take(opened(ONE))
     assert not book.take(updated(replace(ONE, confidence=0.5)))
     assert book.take(updated(worse))
     assert book.take(closed(worse))
-    assert told(book) == [("opened", ONE.id), ("severity_changed", ONE.id), ("closed", ONE.id)]
+    assert reported(book) == [("opened", ONE.id), ("severity_changed", ONE.id), ("closed", ONE.id)]
 
 
 def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -> None:
@@ -51,24 +51,24 @@ def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -
     book.take(closed(ONE))
     again = restarted(book, clock)
     again.resume([])
-    assert told(again) == [("opened", ONE.id), ("closed", ONE.id)]
+    assert reported(again) == [("opened", ONE.id), ("closed", ONE.id)]
 
 
-def test_after_a_restart_only_what_is_new_is_told(clock: Clock) -> None:
+def test_after_a_restart_only_what_is_new_is_reported(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
     book.take(opened(ONE))
-    told(book)
+    reported(book)
     again = restarted(book, clock)
     again.resume([ONE])
-    assert told(again) == []
+    assert reported(again) == []
     again.resume([ONE, incident("cold-start")])
-    assert told(again) == [("opened", "cold-start-1")]
+    assert reported(again) == [("opened", "cold-start-1")]
 
 
-def test_an_incident_that_ended_while_nobody_could_tell_it_is_told_at_the_start(clock: Clock) -> None:
+def test_an_incident_that_ended_while_nobody_could_tell_it_is_reported_at_the_start(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
     book.take(opened(ONE))
-    told(book)
+    reported(book)
     again = restarted(book, clock)
     again.resume([])
     one = again.first()

@@ -66,18 +66,18 @@ def test_a_message_is_signed_named_and_authorized(hook: Hook, begin: Telled) -> 
     assert json.loads(body)["incident"]["id"] == ONE.id
 
 
-def test_nothing_is_told_before_it_is_remembered(hook: Hook, tmp_path: Path) -> None:
-    asked, remembered = threading.Event(), threading.Event()
+def test_nothing_is_reported_before_it_is_remembered(hook: Hook, tmp_path: Path) -> None:
+    requested, remembered = threading.Event(), threading.Event()
 
     def settle(_: float) -> None:
-        asked.set()
+        requested.set()
         remembered.wait(10)
 
     settings = Settings.model_validate({"webhook": [{"url": hook.url}], "alertmanager": {"urls": [hook.url]}})
     telling = Notifier(settings, OwnMetrics(), FileOutbox(tmp_path), settle=settle)
     telling.start()
     telling.take(opened(ONE))
-    assert asked.wait(10)
+    assert requested.wait(10)
     assert hook.seen == 0
     remembered.set()
     until(lambda: hook.seen == 2)
@@ -148,7 +148,7 @@ def test_an_outbox_of_another_form_is_set_aside(hook: Hook, begin: Telled, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "reported"),
     [
         ({"alertmanager": {"urls": ["http://h:1"], "labels": {"check": "x"}}}, "check is set by the service itself"),
         ({"alertmanager": {"urls": ["http://h:1"], "labels": {"a-b": "x"}}}, "'a-b' is no name of a label"),
@@ -158,12 +158,12 @@ def test_an_outbox_of_another_form_is_set_aside(hook: Hook, begin: Telled, tmp_p
         ({"webhook": [{"url": "http://h/a"}, {"url": "http://h/a"}]}, "two webhooks have the same address"),
     ],
 )
-def test_settings_that_cannot_work_are_told_at_the_start(tree: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_settings_that_cannot_work_are_reported_at_the_start(tree: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UsageError, match=reported):
         Notifier(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox())
 
 
-def test_two_webhooks_of_one_host_are_told_apart() -> None:
+def test_two_webhooks_of_one_host_are_distinguished() -> None:
     tree = {"webhook": [{"url": "http://h/a"}, {"url": "http://h/b"}]}
     assert Notifier(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox()).receivers == [
         "http://h",

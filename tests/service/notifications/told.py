@@ -25,7 +25,7 @@ CAUSE = incident(onset=ONSET, seen=ONSET)
 ENDING = incident("cold-start", onset=ONSET, seen=ONSET)
 
 
-def told_by(urls: Sequence[str], folder: Path, metrics: OwnMetrics | None = None) -> Notifier:
+def reported_by(urls: Sequence[str], folder: Path, metrics: OwnMetrics | None = None) -> Notifier:
     settings = Settings.model_validate({"alertmanager": {"urls": urls, "resend": "1s"}})
     return Notifier(settings, metrics or OwnMetrics(), FileOutbox(folder), first_pause=0.1)
 
@@ -35,7 +35,7 @@ def onset_of(alert: dict[str, Any]) -> float:
 
 
 def main(folder: Path, urls: Sequence[str]) -> None:
-    telling = told_by(urls, folder)
+    telling = reported_by(urls, folder)
     telling.start()
     telling.take(opened(CAUSE, ENDING))
     sys.stdin.readline()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError
-from diagnostics.render.explanation.html import considered, drawn, leading_course, told
+from diagnostics.render.explanation.html import considered, drawn, leading_course, reported
 from diagnostics.render.explanation.why_not import account
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.incidents import IncidentFilter, find
@@ -113,7 +113,7 @@ _NOTHING: Mapping[str, object] = {
 def _of(explanation: Explanation, check: str) -> Values:
     subjects = models(explanation)
     return {
-        "told": tuple(told(explanation)),
+        "told": tuple(reported(explanation)),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)),
         "rest": explanation.anatomy[ENTRIES_DRAWN:],
         "considered": considered(explanation),

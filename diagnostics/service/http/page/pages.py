@@ -18,7 +18,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.render.explanation.html import FindingView, drawn, parts, told
+from diagnostics.render.explanation.html import FindingView, drawn, parts, reported
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, frame, incidents
 from diagnostics.service.http.page.deployments import Values, replayed, standing_of, standings_now
@@ -82,7 +82,7 @@ def home_values(context: WebContext, fleet: Fleet) -> Values:
         "others": others[:OTHERS_SHOWN],
         "more_others": max(len(others) - OTHERS_SHOWN, 0),
         "shown": shown,
-        "told": tuple(told(explanation)) if explanation and explanation.loud else (),
+        "told": tuple(reported(explanation)) if explanation and explanation.actionable else (),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)) if explanation else (),
         "incidents": tuple(roots(state.incidents))[:OPEN_SHOWN],
         "past": _past(context),
@@ -115,7 +115,7 @@ def _past(context: WebContext) -> Sequence[object]:
 def troubles(metrics: OwnMetrics) -> Iterator[str]:
     """Yield what fails in the service itself, then what went wrong since its start, a line each."""
     for fault in metrics.faults.lasting():
-        yield fault.told(time.time())
+        yield fault.reported(time.time())
     for part, count in _counted(metrics.errors):
         yield f"{count:.0f} times something went wrong in: {part}. The service's log says what."
     for queue, count in _counted(metrics.dropped):
@@ -159,7 +159,7 @@ def known_incident(context: WebContext, identity: str) -> Known | None:
 
 def incident_values(context: WebContext, one: Known) -> Values:
     """Return what the template shows."""
-    finding, at = _told(context, one.incident)
+    finding, at = _reported(context, one.incident)
     return {
         "one": one.incident,
         "cause": one.cause,
@@ -170,7 +170,7 @@ def incident_values(context: WebContext, one: Known) -> Values:
     }
 
 
-def _told(context: WebContext, incident: Incident) -> tuple[FindingView | None, float | None]:
+def _reported(context: WebContext, incident: Incident) -> tuple[FindingView | None, float | None]:
     """Return its finding with evidence and patch: as it is now, else at its worst with Unix seconds, if known."""
     live = _live(context.service.board.read(), incident)
     if live is not None or context.history is None:
@@ -190,7 +190,7 @@ def _live(state: LiveState, incident: Incident) -> FindingView | None:
 
 
 def _in(explanation: Explanation, incident: Incident) -> FindingView | None:
-    return next((one for one in told(explanation) if one.finding.id == incident.fingerprint), None)
+    return next((one for one in reported(explanation) if one.finding.id == incident.fingerprint), None)
 
 
 HOUR = 3600.0
@@ -207,7 +207,7 @@ class TimelineQuery(BaseModel):
     to: Moment = None
 
 
-def answer(context: WebContext, name: str, asked: TimelineQuery) -> Json | None:
+def answer(context: WebContext, name: str, requested: TimelineQuery) -> Json | None:
     """Return the timeline; None where nothing is remembered, or nothing of that name is watched.
 
     Raises:
@@ -215,10 +215,10 @@ def answer(context: WebContext, name: str, asked: TimelineQuery) -> Json | None:
 
     """
     standing = standing_of(context, name)
-    on = _subject(standing, asked) if standing is not None else None
+    on = _subject(standing, requested) if standing is not None else None
     if context.history is None or on is None:
         return None
-    span = _span(asked, on, context.clock())
+    span = _span(requested, on, context.clock())
     return remembered(context.history, name, span, _evidence(standing), context.service.board.read().started)
 
 
@@ -226,17 +226,17 @@ def _evidence(standing: Standing | None) -> Evidence | None:
     return standing.explanation.evidence if standing is not None and standing.explanation else None
 
 
-def _subject(standing: Standing, asked: TimelineQuery) -> Subject | None:
+def _subject(standing: Standing, requested: TimelineQuery) -> Subject | None:
     """Return the model that is asked for, of any server if none is named; the first one if no model is."""
-    if asked.server and asked.model:
-        return Subject(server=asked.server, model=asked.model)
+    if requested.server and requested.model:
+        return Subject(server=requested.server, model=requested.model)
     known = models(standing.explanation) if standing.explanation else ()
-    return next((one for one in known if asked.model in ("", one.model)), None)
+    return next((one for one in known if requested.model in ("", one.model)), None)
 
 
-def _span(asked: TimelineQuery, on: Subject, now: float) -> TimelineRange:
-    end = min(asked.to, now) if asked.to is not None else now
-    start = asked.start if asked.start is not None else end - asked.since
+def _span(requested: TimelineQuery, on: Subject, now: float) -> TimelineRange:
+    end = min(requested.to, now) if requested.to is not None else now
+    start = requested.start if requested.start is not None else end - requested.since
     start = min(max(start, end - LONGEST), end - SHORTEST)
     return TimelineRange(server=on.server, model=on.model or "", start=start, end=end)
 
@@ -431,9 +431,9 @@ def _add_files(routes: APIRouter) -> None:
 
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
     @routes.get(f"{FRAGMENTS}/timelines/{{name}}")
-    def timelines(name: str, asked: Annotated[TimelineQuery, Query()]) -> dict[str, Any]:
+    def timelines(name: str, requested: Annotated[TimelineQuery, Query()]) -> dict[str, Any]:
         try:
-            found = answer(context, name, asked)
+            found = answer(context, name, requested)
         except SQLAlchemyError:
             raise HTTPException(503, AWAY) from None
         if found is None:

@@ -94,7 +94,7 @@ def _grouped(state: LiveState) -> Mapping[str, Sequence[TargetState]]:
 
 def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> Standing:
     evaluation = state.evaluations.get(name)
-    word, tone, headline = _said(targets, evaluation)
+    word, tone, headline = _stated(targets, evaluation)
     return Standing(
         name=name,
         word=word,
@@ -107,7 +107,7 @@ def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> St
     )
 
 
-def _said(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tuple[str, str, str]:
+def _stated(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tuple[str, str, str]:
     down = [one for one in targets if is_down(one)]
     if down and len(down) == len(targets):
         return UNREACHABLE, "critical" if any(map(_missed, down)) else "warning", _unreachable(down)
@@ -115,7 +115,7 @@ def _said(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tupl
         return "waiting", "quiet", "nothing was read yet"
     explanation = evaluation.explanation
     needed = any(one.served for one in down)
-    word = PARTLY if needed and not explanation.loud else explanation.verdict.value
+    word = PARTLY if needed and not explanation.actionable else explanation.verdict.value
     return word, _tone(explanation, needed=needed, some_down=bool(down)), phrases.headline(explanation)
 
 
@@ -125,7 +125,7 @@ def _missed(target: TargetState) -> bool:
 
 
 def _tone(explanation: Explanation, *, needed: bool, some_down: bool) -> str:
-    if needed or any(one.severity is Severity.CRITICAL for one in explanation.loud):
+    if needed or any(one.severity is Severity.CRITICAL for one in explanation.actionable):
         return "critical"
     return "warning" if some_down else _TONES[explanation.verdict]
 
@@ -151,8 +151,8 @@ def _rank(standing: Standing) -> tuple[int, float, bool, str]:
 
     The last verdict on what cannot be read tells of the past.
     """
-    loud = standing.explanation.loud if standing.explanation and standing.word != UNREACHABLE else ()
-    harm = max((one.impact.harm for one in loud), default=0.0)
+    actionable = standing.explanation.actionable if standing.explanation and standing.word != UNREACHABLE else ()
+    harm = max((one.impact.harm for one in actionable), default=0.0)
     return _ORDER.index(standing.tone), -harm, standing.word not in (UNREACHABLE, PARTLY), standing.name
 
 
@@ -167,9 +167,9 @@ def roots(incidents: Sequence[Incident]) -> Iterator[tuple[Incident, tuple[Incid
 def since(standing: Standing) -> float | None:
     """Return since when the first finding lasts, Unix seconds: its incident's onset, else its own; None if unknown."""
     explanation = standing.explanation
-    if explanation is None or not explanation.loud:
+    if explanation is None or not explanation.actionable:
         return None
-    first = explanation.loud[0]
+    first = explanation.actionable[0]
     known = next((one.onset for one in standing.incidents if one.fingerprint == first.id), None)
     return known if known is not None else (first.onset.at if first.onset else None)
 
@@ -185,7 +185,7 @@ class Spark:
     """The mean time of the busiest entry's requests over the window: path data, and the same in words."""
 
     path: str
-    told: str
+    reported: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ def _spark(evidence: Evidence, item: Anatomy) -> Spark | None:
     show = REQUEST_SECONDS.unit.show
     return Spark(
         path=_path(values, max(known)),
-        told=f"time of a request: {show(known[0])} at first, {show(known[-1])} at last",
+        reported=f"time of a request: {show(known[0])} at first, {show(known[-1])} at last",
     )
 
 

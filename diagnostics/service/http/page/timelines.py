@@ -95,7 +95,7 @@ def models(explanation: Explanation) -> tuple[Subject, ...]:
 
 def leading(explanation: Explanation) -> Subject | None:
     """Return the first finding's model, else the one where most time goes; None without traffic."""
-    for finding in explanation.loud[:1]:
+    for finding in explanation.actionable[:1]:
         if finding.subject.model is not None:
             return Subject(server=finding.subject.server, model=finding.subject.model)
     for item in explanation.anatomy[:1]:

@@ -26,7 +26,7 @@ def upgrade() -> None:
     )
     op.create_index("segments_by_time", "segments", ["deployment", "start"])
     _incidents()
-    _said()
+    _stated()
     _signals()
 
 
@@ -54,7 +54,7 @@ def _incidents() -> None:
     )
 
 
-def _said() -> None:
+def _stated() -> None:
     op.create_table(
         "findings",
         sa.Column("id", sa.Integer, primary_key=True),
