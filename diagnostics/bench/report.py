@@ -27,7 +27,7 @@ class Workload:
         length: words of a prompt, or the size of variable dimensions; None where there are none, or a file gave the
             requests.
         max_tokens: tokens that each answer may have; None where the model takes no such limit.
-        requested: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` the requests ask for.
+        asked: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` the requests ask for.
         streaming: whether responses come one by one.
         counted_by: what counts the tokens of answers; empty where nothing does.
 
@@ -38,7 +38,7 @@ class Workload:
     text: bool
     length: int | None
     max_tokens: int | None = None
-    requested: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     streaming: bool = False
     counted_by: str = ""
 

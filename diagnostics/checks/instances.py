@@ -89,8 +89,8 @@ def scaling(ledger: Ledger, subject: Subject, measured_seconds: float) -> Scalin
     """Return what instance counts up to eight times the present one would do.
 
     Args:
-        see: the ledger of the check that asks.
-        on: the model version.
+        ledger: the ledger of the check that asks.
+        subject: the model version.
         measured_seconds: what a request spends in queue and execution now.
 
     """

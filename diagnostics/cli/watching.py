@@ -83,7 +83,7 @@ class WatchedServers:
         self._book = IncidentBook(self._name)
         self._forecasts = ForecastCache()
 
-    def take(self, scrape: Scrape) -> None:
+    def add(self, scrape: Scrape) -> None:
         """Take one scrape."""
         self._window.add(scrape)
         if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS) and scrape.error not in self._unread.values():

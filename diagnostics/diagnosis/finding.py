@@ -37,7 +37,7 @@ class Cells:
         }
         self._whole: Mapping[Cell, float] = dict(self.left)
 
-    def take(self, result: Result, fires: Fires) -> float:
+    def claim(self, result: Result, fires: Fires) -> float:
         """Take a result's claims out of what is left and return how much it got: a cell-second has one root.
 
         A model that calls the claimed one holds its instances meanwhile. So of what waits for these, as large a part

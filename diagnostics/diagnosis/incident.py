@@ -174,7 +174,7 @@ class IncidentBook:
         self._candidates.clear()
         return ended
 
-    def take(self, explanation: Explanation, at: float, steady: float) -> tuple[IncidentChange, ...]:
+    def update(self, explanation: Explanation, at: float, steady: float) -> tuple[IncidentChange, ...]:
         """Return what one more explanation changes: incidents opened, updated and closed.
 
         Args:

@@ -225,7 +225,7 @@ class WindowEvidence:
         """What was read."""
         return self._kept().window
 
-    def rest(self) -> None:
+    def evict(self) -> None:
         """Let go of the window and of all readings, where they can be made again: whoever asks has them made."""
         made = self._made
         if self._again is not None and made is not None:

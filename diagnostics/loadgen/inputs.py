@@ -42,13 +42,13 @@ class SamplingParameters:
 
     Attributes:
         values: by the input's name.
-        requested: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` they ask for.
+        asked: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` they ask for.
         max_tokens: tokens of an answer; None where the model takes no limit.
 
     """
 
     values: Mapping[str, object]
-    requested: tuple[str, ...]
+    asked: tuple[str, ...]
     max_tokens: int | None
 
 
@@ -57,7 +57,7 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
     kinds = {field["name"]: field.get("data_type", "") for field in config["input"]}
     names = set(kinds)
     values: dict[str, object] = {}
-    requested: list[str] = []
+    asked: list[str] = []
     if "sampling_parameters" in names:
         values["sampling_parameters"] = json.dumps(
             {"max_tokens": max_tokens, "min_tokens": max_tokens, "ignore_eos": True, "temperature": 0}

@@ -154,7 +154,7 @@ class _Changes:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials, self._taken = credentials, credentials.config
 
-    def take(self) -> Any:
+    def reload(self) -> Any:
         """Return the new certificate, key and authorities; None while nothing changed."""
         config = self._credentials.config
         if config is self._taken or config.tls is None:

@@ -92,7 +92,7 @@ class Allowance:
 class SpanMemory(Protocol):
     """Someone who remembers bodies. Must return at once."""
 
-    def take_clean(self, deployment: str, scrape: Scrape) -> None: ...
+    def record_clean(self, deployment: str, scrape: Scrape) -> None: ...
 
 
 class OtlpIntake:
@@ -133,7 +133,7 @@ class OtlpIntake:
         """Return in how many whole seconds a request may come; 0 for now."""
         return math.ceil(self._allowance.wait())
 
-    def take(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> ExportResponse:
+    def accept(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> ExportResponse:
         """Take an export request.
 
         Args:

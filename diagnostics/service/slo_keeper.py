@@ -77,7 +77,7 @@ class SloKeeper(Collector):
             for key in list(self._unwritten):
                 self._write(key, float("inf"))
 
-    def take(self, evaluation: Evaluation) -> None:
+    def consume(self, evaluation: Evaluation) -> None:
         """Count what a verdict's window shows beyond what was counted before."""
         evidence, name = evaluation.explanation.evidence, evaluation.deployment
         mine = [slo for slo in self.slos if of_deployment(slo, name)]

@@ -80,13 +80,13 @@ class LiveState:
 class EvaluationConsumer(Protocol):
     """Someone told of every verdict. Must return at once: whoever is slow queues and drops by itself."""
 
-    def take(self, evaluation: Evaluation) -> None: ...
+    def consume(self, evaluation: Evaluation) -> None: ...
 
 
 class ScrapeConsumer(Protocol):
     """Someone told of every scrape. Must return at once."""
 
-    def take_scrape(self, deployment: str, scrape: Scrape) -> None: ...
+    def consume_scrape(self, deployment: str, scrape: Scrape) -> None: ...
 
 
 class StateBoard:

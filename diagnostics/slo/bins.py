@@ -207,7 +207,7 @@ class EventSource(Protocol):
         """Return the parts of [start, end], Unix seconds, in which events are known, in order and apart."""
         ...
 
-    def silence(self) -> str:
+    def no_data_reason(self) -> str:
         """Return why no events are known, and what to do; empty where that is not known."""
         ...
 
@@ -261,7 +261,7 @@ class Bins:
         """Return when counting ended, up to now; None where nothing was counted."""
         return max((one.ended for one in self._bins.values()), default=None)
 
-    def silence(self) -> str:
+    def no_data_reason(self) -> str:
         """Return why there are none."""
         return self.why_none
 
@@ -309,6 +309,6 @@ class Together:
         """Return when events of any of them are known."""
         return joined(span for part in self._parts for span in part.known(start, end))
 
-    def silence(self) -> str:
+    def no_data_reason(self) -> str:
         """Return why the first has none that knows it."""
         return next((why for part in self._parts if (why := part.silence())), "")

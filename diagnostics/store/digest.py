@@ -84,7 +84,7 @@ class Digest:
             self.open[one.id] = self._written[one.id] = one
             self._reported[one.id] = one.peak
 
-    def take(self, judged: Judged) -> Iterator[Write]:
+    def apply(self, judged: Judged) -> Iterator[Write]:
         """Yield what one more verdict adds."""
         known = self._known.setdefault(judged.deployment, _Known())
         for change in judged.changes:

@@ -88,7 +88,7 @@ class History:
             part.stop()
         self._database.close()
 
-    def take(self, evaluation: Judged) -> None:
+    def consume(self, evaluation: Judged) -> None:
         """Remember a verdict."""
         self._writer.take(evaluation)
 
@@ -113,11 +113,11 @@ class History:
         """Wait until all verdicts so far are in the database; at most `patience` seconds, and not while it fails."""
         self._writer.settle(patience)
 
-    def take_scrape(self, deployment: str, scrape: Scrape) -> None:
+    def consume_scrape(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body, without the secrets in it."""
         self._recorder.take(deployment, scrape)
 
-    def take_clean(self, deployment: str, scrape: Scrape) -> None:
+    def record_clean(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body that whoever made it has kept free of secrets: searching it costs more than making it."""
         self._recorder.take(deployment, scrape, clean=True)
 

@@ -98,7 +98,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="history-raw", daemon=True)
         self._synced = time.monotonic()
 
-    def take(self, deployment: str, scrape: Scrape, *, clean: bool = False) -> None:
+    def record(self, deployment: str, scrape: Scrape, *, clean: bool = False) -> None:
         """Queue a scrape; dropped, and counted, when the queue is full. `clean` says that no secret is in it."""
         size = len(scrape.body or b"")
         if self._held + size > MOST_BYTES and self._held:

@@ -66,7 +66,7 @@ class Downsampler:
     readings: dict[SeriesKey, Minute] = field(default_factory=dict)
     _read_to: dict[str, float] = field(default_factory=dict)
 
-    def take(self, evidence: Evidence, at: float) -> tuple[int, Mapping[SeriesKey, Minute]] | None:
+    def add(self, evidence: Evidence, at: float) -> tuple[int, Mapping[SeriesKey, Minute]] | None:
         """Read what came since the last time; return the minute that is over with its readings, None while none is.
 
         Args:

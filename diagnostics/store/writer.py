@@ -74,7 +74,7 @@ class Writer:
         self._failing = self._stopped = False
         self._progress = threading.Condition()
 
-    def take(self, item: Judged | Write) -> None:
+    def enqueue(self, item: Judged | Write) -> None:
         """Queue a verdict or something else to write."""
         self._add([item] if isinstance(item, Write) else self._digested(item))
 

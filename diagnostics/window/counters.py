@@ -143,7 +143,7 @@ class CounterTable:
         return [] if self.unsteady or self._seen_once else self._trusted
 
     @property
-    def openings(self) -> Sequence[CounterStep]:
+    def resets(self) -> Sequence[CounterStep]:
         """The plausible steps that begin an epoch inside the window, in time order."""
         return [step for step in self.steps if step.opens] if self._began_anew else ()
 
@@ -289,7 +289,7 @@ class CounterTable:
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
 
-    def doubt(self, *, mixed: bool, denied: tuple[CounterStep, ...] = ()) -> None:
+    def mark_unreliable(self, *, mixed: bool, denied: tuple[CounterStep, ...] = ()) -> None:
         """Take over whether all rows show that several servers answered, and which openings another source denies."""
         if mixed != self._mixed or denied != self._denied:
             self._mixed, self._denied, self._trusted = mixed, denied, None

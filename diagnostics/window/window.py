@@ -61,7 +61,7 @@ class Gauges:
     def __init__(self) -> None:
         self._runs: list[tuple[SeriesLayout, list[tuple[float, Sequence[float]]]]] = []
 
-    def take(self, at: float, page: Snapshot) -> None:
+    def add(self, at: float, page: Snapshot) -> None:
         """Add a page that was read at Unix second `at`."""
         if not self._runs or self._runs[-1][0] is not page.layout:
             self._runs.append((page.layout, []))
@@ -170,7 +170,7 @@ class ServerWindow:
             *stretches_unanswered(METRICS_PORT, pages, self.failed, answers),
         ]
 
-    def take(self, parsed: Parsed) -> None:
+    def add(self, parsed: Parsed) -> None:
         """Add one scrape; one without content counts as a failed read with its reason."""
         kind = parsed.scrape.kind
         if kind in _SOURCES:
@@ -354,11 +354,11 @@ class WindowBuilder:
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
         if scrape.kind is not BodyKind.TRACES:
-            self.take(self._parser.parse(scrape))
+            self.add(self._parser.parse(scrape))
         elif scrape.body is not None:
             self.spans.add(scrape.body, scrape.at)
 
-    def take(self, parsed: Parsed) -> None:
+    def add(self, parsed: Parsed) -> None:
         """Add one scrape that was parsed before; the order is that of `add`."""
         scrape, content = parsed.scrape, parsed.content
         self._taken.append(parsed)

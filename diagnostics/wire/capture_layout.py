@@ -170,7 +170,7 @@ class Places:
         """Return how many are taken."""
         return len(self._used)
 
-    def take(self, scrape: Scrape, body: bytes, *, later: bool = False) -> str | None:
+    def reserve(self, scrape: Scrape, body: bytes, *, later: bool = False) -> str | None:
         """Return a path not yet used, which is from now on; None for an untimed part that is the same as before.
 
         Args:

@@ -136,7 +136,7 @@ class StoredEvents:
         triton = [] if self._elsewhere(sli) else [names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(sli))]
         return [self._counted(EVENTS), *triton]
 
-    def silence(self) -> str:
+    def no_data_reason(self) -> str:
         """Return whether the series are missing, the model is, or only the traffic; and what to do."""
         sli = self.slo.sli
         if not isinstance(sli, Triton):

@@ -49,7 +49,7 @@ class Attempts:
         self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, address: str) -> bool:
+    def allow(self, address: str) -> bool:
         """Use up one attempt; False when there is none left."""
         name, now = counted_as(address), self._clock()
         left, since = self._left.pop(name, (float(MOST_ATTEMPTS), now))

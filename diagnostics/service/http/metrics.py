@@ -67,7 +67,7 @@ class Exposition:
         self._pages: dict[str, bytes] = {}
         self._due = 0.0
 
-    def take(self, state: LiveState) -> None:
+    def update(self, state: LiveState) -> None:
         """Take a new state; what its verdicts say is read at once, once."""
         known = self._rows
         self._rows = {

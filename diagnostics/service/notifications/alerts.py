@@ -68,7 +68,7 @@ class AlertBook:
         self._version = self._saved = 0
         self.dropped = 0
 
-    def take(self, evaluation: Evaluation) -> bool:
+    def consume(self, evaluation: Evaluation) -> bool:
         """Take up what a verdict changes; return whether an alert began or ended."""
         findings = {finding.id: finding for finding in evaluation.explanation.findings}
         with self._lock:

@@ -41,7 +41,7 @@ class MessageBook:
         self._version = self._saved = 0
         self.dropped = 0
 
-    def take(self, evaluation: Evaluation) -> bool:
+    def consume(self, evaluation: Evaluation) -> bool:
         """Take up what a verdict changes; return whether there is something new to tell."""
         with self._lock:
             version = self._version

@@ -60,7 +60,7 @@ class ReceiverState(Book, Protocol):
 
     @property
     def waiting(self) -> int: ...
-    def take(self, evaluation: Evaluation) -> bool: ...
+    def consume(self, evaluation: Evaluation) -> bool: ...
     def resume(self, incidents: Iterable[Incident], ending: Container[str] = ...) -> None: ...
     def load(self, saved: Json) -> None: ...
 
@@ -200,7 +200,7 @@ class Notifier:
         for channel in self._channels:
             channel.book.resume(found, ending)
 
-    def take(self, evaluation: Evaluation) -> None:
+    def consume(self, evaluation: Evaluation) -> None:
         """Take up what a verdict changes; returns at once."""
         for channel in self._channels:
             if channel.book.take(evaluation):

@@ -104,7 +104,7 @@ class _Buckets:
         self._counts: dict[float, float] = {}
         self._sum = 0.0
 
-    def take(self, sample: Sample, suffix: str) -> None:
+    def add(self, sample: Sample, suffix: str) -> None:
         """Take one sample."""
         if suffix == "_bucket":
             self._counts[float(sample.labels["le"])] = sample.value

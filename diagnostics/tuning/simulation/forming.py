@@ -113,7 +113,7 @@ class Waiting:
         """Go through the queue in the order of service; what has expired goes to `expired` as its level is reached."""
         return self._single if self._single is not None else self._scan(now, expired)
 
-    def take(self, count: int) -> list[SimulatedVisit]:
+    def pop(self, count: int) -> list[SimulatedVisit]:
         """Remove the first `count` requests in the order of service."""
         self.size -= count
         if self._single is not None:

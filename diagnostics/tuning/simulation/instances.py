@@ -150,7 +150,7 @@ class Instances:
         self.idle = model.instances * model.in_flight
         self.respond: Callable[[float, SimulatedVisit], None] | None = None
 
-    def take(self, now: float, visits: Sequence[SimulatedVisit], items: int) -> None:
+    def start(self, now: float, visits: Sequence[SimulatedVisit], items: int) -> None:
         """Begin an execution on an instance that the scheduler no longer counts as idle."""
         log, seconds = self._log, self._seconds(items)
         log.executed(now, items)

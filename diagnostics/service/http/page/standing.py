@@ -204,7 +204,7 @@ class Fleet:
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Evaluation, FleetRow]] = {}
 
-    def take(self, state: LiveState) -> None:
+    def update(self, state: LiveState) -> None:
         """Make the rows of new verdicts before anyone asks, while their windows are still at hand."""
         for name, evaluation in state.evaluations.items():
             self._row(name, evaluation)
