@@ -346,7 +346,7 @@ def explain_stored(
     for scrape in repository_of(question, stored.servers):
         builder.add(scrape)
     for record in stored.records:
-        builder.take(record)
+        builder.add_parsed(record)
     return explain_window(
         builder.build(), sources=stored.servers, blind_spots=stored.blind_spots, objective=question.objective
     )

@@ -64,7 +64,7 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         watched = WatchedServers({server.name: server.blind_spots for server in servers})
         due = time.monotonic() + interval
         for scrape in collect(read_from, min(1.0, interval)):
-            watched.take(scrape)
+            watched.add(scrape)
             if time.monotonic() >= due:
                 due = time.monotonic() + interval
                 yield watched.state()
@@ -105,7 +105,7 @@ class WatchedServers:
         """Return the state of now, in the form of the service's API."""
         found = explain_window(self._window.window(), blind_spots=self._blind_spots, present=True)
         explanation = validated(found, memory=self._forecasts)
-        self._book.take(explanation, time.time(), time.monotonic())
+        self._book.update(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),
             "targets": [self._target(name) for name in self._failures],

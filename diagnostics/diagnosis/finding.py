@@ -257,7 +257,7 @@ def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[
     cells = Cells(anatomy)
     for result in fired(results):
         if result.fires:
-            cells.take(result, result.fires)
+            cells.claim(result, result.fires)
     return cells.left
 
 
@@ -268,7 +268,7 @@ def _saving(result: Result) -> float:
 
 
 def _finding(result: Result, fires: Fires, cells: Cells) -> Finding:
-    held, entry = cells.take(result, fires), result.entry
+    held, entry = cells.claim(result, fires), result.entry
     seconds = max(held, fires.unseen_seconds * entry.weight if entry else 0.0)
     # What no counter holds is no part of their mean.
     mean = entry.mean_seconds + (seconds - held) if entry else 0.0

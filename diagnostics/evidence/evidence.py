@@ -195,7 +195,7 @@ class WindowLru:
             self._evidence[ref(one, self._gone)] = None
             oldest = self._evidence.popitem(last=False)[0]() if len(self._evidence) > self._most else None
         if oldest is not None:
-            oldest.rest()
+            oldest.evict()
 
     def _gone(self, one: ref[WindowEvidence]) -> None:
         self._evidence.pop(one, None)  # without the lock: this may be called anywhere, while it is held too

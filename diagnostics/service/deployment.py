@@ -112,7 +112,7 @@ class Deployment:
         begun = time.thread_time()
         explanation = self._explained(self._blind_spots(), simulate=simulate)
         steady = self.latest if self.latest is not None else time.monotonic()
-        changes = self.book.take(explanation, self._latest_at, steady)
+        changes = self.book.update(explanation, self._latest_at, steady)
         self._last = Evaluation(
             deployment=self.name,
             at=self._latest_at,

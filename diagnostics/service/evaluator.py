@@ -153,7 +153,7 @@ class Evaluator:
     def _tell(self, evaluation: Evaluation | None) -> None:
         if evaluation is not None:
             for consumer in self._consumers:
-                consumer.take(evaluation)
+                consumer.consume(evaluation)
 
 
 def _refused(evaluation: Evaluation) -> int:

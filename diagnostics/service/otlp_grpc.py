@@ -144,7 +144,7 @@ def server_credentials(credentials: Credentials) -> Any:
     if tls is None:
         return None
     return grpc.dynamic_ssl_server_credentials(
-        _read(tls), _Changes(credentials).take, require_client_authentication=credentials.config.certificates_required
+        _read(tls), _Changes(credentials).reload, require_client_authentication=credentials.config.certificates_required
     )
 
 
@@ -304,7 +304,7 @@ class GrpcDoor:
         body = await self._message(context, host)
         try:
             with self._intake.whole.holding(len(body)):
-                take = partial(self._intake.take, body, Form.PROTOBUF, host, authenticated=authenticated)
+                take = partial(self._intake.accept, body, Form.PROTOBUF, host, authenticated=authenticated)
                 return await self._loop.run_in_executor(self._threads, take)
         except NoRoom as error:
             line = str(error)

@@ -192,7 +192,7 @@ class OtlpIntake:
         if self._memory is not None:
             body = write_json(traced.spans, traced.about)
             scrape = Scrape(server="", kind=BodyKind.TRACES, at=traced.at, mono=time.monotonic(), body=body)
-            self._memory.take_clean(deployment, scrape)
+            self._memory.record_clean(deployment, scrape)
 
     def _count(self, **outcomes: int) -> None:
         for outcome, spans in outcomes.items():

@@ -194,7 +194,7 @@ class Service:
         for scrape in scrapes:
             deployment.give(scrape)
             if self._memory is not None:
-                self._memory.take_scrape(name, scrape)
+                self._memory.consume_scrape(name, scrape)
 
     def _show(self, job: Job, made: Round) -> None:
         before = self.board.read().targets.get(job.key)

@@ -195,7 +195,7 @@ def _before(view: ModelView, source: str) -> float | None:
     """Return what all versions completed before the span; None where counters began anew, or reads are doubted."""
     total = 0.0
     for table in view.tables(source):
-        if table.first is None or table.openings or table.doubted_at:
+        if table.first is None or table.resets or table.doubted_at:
             return None
         earlier = (step for step in table.steps if step.end <= view.start)
         total += table.first.values.get(Counter.SUCCESS, 0.0) + sum(

@@ -205,7 +205,7 @@ def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
     version's begin; where a version's own begin anew, it was away.
     """
     restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
-    away = [step for table in view.tables(METRICS) for step in table.openings if step.opened is Opened.RESET]
+    away = [step for table in view.tables(METRICS) for step in table.resets if step.opened is Opened.RESET]
     return [
         load
         for load in loads_seen(view)
@@ -223,7 +223,7 @@ def is_denied(view: ModelView, load: ServerChange) -> bool:
         return False
     tables = [table for table in view.beside(view.model, load.version or None).tables(STATISTICS) if table.steps]
     since, until = load.since - SAME_EVENT_SECONDS, load.at + SAME_EVENT_SECONDS
-    anew = any(step.start <= until and since <= step.end for table in tables for step in table.openings)
+    anew = any(step.start <= until and since <= step.end for table in tables for step in table.resets)
     return not anew and any(step.start < load.at <= step.end for table in tables for step in table.steps)
 
 

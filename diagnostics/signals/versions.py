@@ -51,7 +51,7 @@ def compared(view: ModelView) -> VersionComparison | Missing:
 
 def _sides(view: ModelView, source: str) -> tuple[Sequence[CounterStep], Sequence[CounterStep], str] | None:
     earlier = _version_before(view)
-    if earlier is None and not any(table.openings for table in view.tables(source)):
+    if earlier is None and not any(table.resets for table in view.tables(source)):
         return None
     epochs = _epochs(view, source)
     if len(epochs) >= 2:

@@ -311,4 +311,4 @@ class Together:
 
     def no_data_reason(self) -> str:
         """Return why the first has none that knows it."""
-        return next((why for part in self._parts if (why := part.silence())), "")
+        return next((why for part in self._parts if (why := part.no_data_reason())), "")

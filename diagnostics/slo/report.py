@@ -169,7 +169,7 @@ def report_on(
         forecast=forecast(allowed - whole.tally.bad, [counted[one.long] for one in windows]),
         spent=_spent(whole, [*incidents]),
         unexplained=_unexplained(whole),
-        silence="" if whole.tally.total > 0 else seen.silence() or NOTHING_COUNTED,
+        silence="" if whole.tally.total > 0 else seen.no_data_reason() or NOTHING_COUNTED,
     )
 
 

@@ -93,7 +93,7 @@ class Digest:
             return  # nothing was read: it says nothing but what ended
         yield from _findings(known, judged)
         yield from _verdict(known, judged)
-        over = known.signals.take(judged.explanation.evidence, judged.at)
+        over = known.signals.add(judged.explanation.evidence, judged.at)
         if over is not None:
             yield Write(Rank.SIGNALS, statements.add_signals(judged.deployment, *over))
 

@@ -90,11 +90,11 @@ class History:
 
     def consume(self, evaluation: Judged) -> None:
         """Remember a verdict."""
-        self._writer.take(evaluation)
+        self._writer.enqueue(evaluation)
 
     def put(self, apply: statements.Apply) -> None:
         """Write something else, as soon as the database takes it."""
-        self._writer.take(Write(Rank.SIGNALS, apply))
+        self._writer.enqueue(Write(Rank.SIGNALS, apply))
 
     def slo_events(self, slo: Slo, since: float) -> Mapping[str, Bins]:
         """Return an objective's events since Unix second `since`, by deployment of one's own.
@@ -115,11 +115,11 @@ class History:
 
     def consume_scrape(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body, without the secrets in it."""
-        self._recorder.take(deployment, scrape)
+        self._recorder.record(deployment, scrape)
 
     def record_clean(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body that whoever made it has kept free of secrets: searching it costs more than making it."""
-        self._recorder.take(deployment, scrape, clean=True)
+        self._recorder.record(deployment, scrape, clean=True)
 
     def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]:
         """Return what was recorded since Unix second `since`, and what lasts; nothing where it cannot be read."""
@@ -151,11 +151,11 @@ class History:
         rows = [_row(name, one) for name, one in self._packed()]
         if rows != self._listed:
             self._listed = rows
-            self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows, self._owns)))
+            self._writer.enqueue(Write(Rank.SIGNALS, statements.set_segments(rows, self._owns)))
         if not 0 <= now - self._cleaned < SECONDS_BETWEEN_CLEANUPS:
             self._cleaned = now
             old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
-            self._writer.take(Write(Rank.SIGNALS, statements.forget(old, minutes)))
+            self._writer.enqueue(Write(Rank.SIGNALS, statements.forget(old, minutes)))
             self.put(slo_events.forget(old, minutes))
 
     def _packed(self) -> list[tuple[str, raw.SegmentFile]]:

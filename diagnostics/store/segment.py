@@ -120,7 +120,7 @@ class OpenSegment:
         if scrape.kind in LASTING and scrape.body is not None and self._kept.get(key) == scrape.body:
             return
         body = content(scrape)
-        path = self._places.take(scrape, body, later=later)
+        path = self._places.reserve(scrape, body, later=later)
         if path is not None:
             self._put(path, body, scrape.at)
         if scrape.kind in LASTING:

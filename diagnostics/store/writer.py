@@ -119,7 +119,7 @@ class Writer:
     def _digested(self, verdict: Judged) -> Sequence[Write]:
         try:
             with self._digesting:
-                return list(self._digest.take(verdict))
+                return list(self._digest.apply(verdict))
         except Exception as error:
             self._trouble.drop()
             self._trouble.tell("summing up a verdict", error)

@@ -394,10 +394,10 @@ def contradicted_resets(table: CounterTable, other: CounterTable | None) -> tupl
     """
     if other is None or other.first is None:
         return ()
-    began = other.openings
+    began = other.resets
     return tuple(
         step
-        for step in table.openings
+        for step in table.resets
         if not any(one.start <= step.end and step.start <= one.end for one in began)
         and (_listed_before(step, other) or _counted_fewer(step, other))
     )

@@ -171,7 +171,7 @@ def _went_on(server: ServerWindow, change: ServerChange) -> bool:
         return False
     before = any(step.start <= change.since for step in table.steps)
     after = any(step.end > change.at and step.start <= change.at and not step.opens for step in table.steps)
-    return before and after and not table.openings
+    return before and after and not table.resets
 
 
 def _failed(since: float, at: float, entry: IndexEntry) -> ServerChange:
@@ -226,7 +226,7 @@ def _from_load_duration(server: ServerWindow, model: str) -> Iterator[ServerChan
 
 def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[tuple[float, float, Opened]]:
     """Return (start, end, how) of the first step of every epoch that began inside the window."""
-    return [(step.start, step.end, step.opened) for step in server.tables[source][key].openings]
+    return [(step.start, step.end, step.opened) for step in server.tables[source][key].resets]
 
 
 def _restarts(server: ServerWindow) -> list[ServerChange]:

@@ -273,7 +273,7 @@ def _unlisted(server: ServerWindow, model: str) -> Iterator[Outage]:
 
 
 def _gaps(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Outage]:
-    for step in (step for table in tables for step in table.openings if step.opened is Opened.RESET):
+    for step in (step for table in tables for step in table.resets if step.opened is Opened.RESET):
         missed = [at for at in reads if step.start < at < step.end]
         if missed and not any(_covers(table, missed) for table in tables):
             yield Outage(after=step.start, since=missed[0], until=missed[-1], before=step.end, source="")
@@ -286,7 +286,7 @@ def _anew(server: ServerWindow, model: str) -> Iterator[Outage]:
     """
     reads = [at for at, _ in server.reads[METRICS]]
     tables = [table for table in _tables(server, model) if table.source == METRICS]
-    for step in (step for table in tables for step in table.openings if step.opened is Opened.RESET):
+    for step in (step for table in tables for step in table.resets if step.opened is Opened.RESET):
         between = not any(step.start < at < step.end for at in reads)
         if between and not any(other.inside(step.start, step.end) for other in tables if step not in other.steps):
             yield Outage(model=model, after=step.start, since=step.end, until=step.end, before=step.end, source=METRICS)
@@ -382,7 +382,7 @@ def _restarted(server: ServerWindow) -> Iterator[Outage]:
     """Yield when every model's counters began anew between two reads: nobody knows how long the server was down."""
     for source in (METRICS, STATISTICS):
         tables = [table for table in server.tables[source].values() if table.counts]
-        resets = [[step for step in table.openings if step.opened is Opened.RESET] for table in tables]
+        resets = [[step for step in table.resets if step.opened is Opened.RESET] for table in tables]
         if len(tables) < FEWEST_RESTARTED or not all(resets):
             continue
         for step in resets[0]:

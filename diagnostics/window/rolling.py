@@ -127,7 +127,7 @@ class Records:
         """Return the window."""
         builder = WindowBuilder()
         for parsed in self.parsed:
-            builder.take(parsed)
+            builder.add_parsed(parsed)
         return builder.build(self.name, self.spans.traces())
 
 

@@ -105,7 +105,7 @@ def _within(window: Window, bounds: Bounds) -> Window:
     builder = WindowBuilder()
     for parsed in window.records:
         if _inside(parsed, *bounds.get(parsed.scrape.server, (-inf, inf))):
-            builder.take(parsed)
+            builder.add_parsed(parsed)
     made = builder.build(window.name, Traces())
     requests = [one for one in window.traces.requests if made.start <= one.end_seconds <= made.end]
     return replace(

@@ -192,7 +192,7 @@ class ServerWindow:
             case MetricsPage() as page:
                 self._pages.append(page)
                 self.snapshots.append((page.at, page.mono, page.snapshot))
-                self._gauges.take(page.at, page.snapshot)
+                self._gauges.add(page.at, page.snapshot)
             case Iterations(samples):
                 self.iterations += samples
             case StatisticsRows(rows):
@@ -240,7 +240,7 @@ class ServerWindow:
             for key, table in tables.items()
         ]
         for table, openings in denied:
-            table.doubt(mixed=mixed, denied=openings)
+            table.mark_unreliable(mixed=mixed, denied=openings)
         self._configure_from_files()
 
     def _begun_anew(self, mono: float, rows: Collection[ModelKey]) -> bool:
@@ -354,11 +354,11 @@ class WindowBuilder:
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
         if scrape.kind is not BodyKind.TRACES:
-            self.add(self._parser.parse(scrape))
+            self.add_parsed(self._parser.parse(scrape))
         elif scrape.body is not None:
             self.spans.add(scrape.body, scrape.at)
 
-    def add(self, parsed: Parsed) -> None:
+    def add_parsed(self, parsed: Parsed) -> None:
         """Add one scrape that was parsed before; the order is that of `add`."""
         scrape, content = parsed.scrape, parsed.content
         self._taken.append(parsed)
@@ -368,7 +368,7 @@ class WindowBuilder:
             case GpuSample() as sample:
                 (self.gpus if scrape.kind is BodyKind.NVML else self.dcgm).append(sample)
             case _ if scrape.server and scrape.kind not in _OF_MACHINES:
-                self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(parsed)
+                self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).add(parsed)
             case _:
                 pass  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
         if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS) and parsed.answered:

@@ -119,7 +119,7 @@ class CaptureWriter:
         if scrape.kind is BodyKind.CLIENT and scrape.body is not None:
             self._client.append(body if body.endswith(b"\n") else body + b"\n")
             return
-        path = self._places.take(scrape, body)
+        path = self._places.reserve(scrape, body)
         if path is None:
             return
         self._refuse_unreadable(len(body))

@@ -70,7 +70,7 @@ def _scrape(at: int, body: bytes) -> Scrape:
 
 
 def _enter(window: ServerWindow, parser: ScrapeParser, scrape: Scrape) -> None:
-    window.take(parser.parse(scrape))
+    window.add(parser.parse(scrape))
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -82,7 +82,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def test_repeated_scrapes_enter_the_window_ten_times_faster_than_the_reference_parser_reads_them():
     bodies = _scrapes(_many_models(_recorded_page()))
     window, parser = ServerWindow("s"), ScrapeParser()
-    window.take(parser.parse(_scrape(0, bodies[0])))
+    window.add(parser.parse(_scrape(0, bodies[0])))
     ours, reference = [], []
     for at, body in enumerate(bodies[1:], start=1):
         ours.append(_seconds(partial(_enter, window, parser, _scrape(at, body))))

@@ -46,7 +46,7 @@ def _rebuilt(body: bytes) -> Window:
     builder, pages = WindowBuilder(), SamplePages()
     for lane in lanes_of(parse_answer(body).series):
         for record in pages.of(lane):
-            builder.take(record)
+            builder.add_parsed(record)
     return builder.build()
 
 

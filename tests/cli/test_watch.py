@@ -69,7 +69,7 @@ def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent:
     watched = WatchedServers({SERVER: ()})
     for one in story_scrapes({("m", "1"): [Did(requests=40)] * 3}):
         failed = one.kind is silent and one.at > START
-        watched.take(replace(one, body=None, error="connection refused") if failed else one)
+        watched.add(replace(one, body=None, error="connection refused") if failed else one)
     (shown,) = watched.state()["targets"]
     assert (shown["up"], shown["error"]) == (True, f"{silent}: connection refused")
 
@@ -78,7 +78,7 @@ def test_a_port_that_was_never_found_is_named_as_long_as_the_server_is_watched()
     watched = WatchedServers({SERVER: (BlindSpot(what="gauges", why="no metrics page: refused", fix="open it"),)})
     for one in story_scrapes({("m", "1"): [Did(requests=40)] * 3}):
         if one.kind is BodyKind.STATISTICS:
-            watched.take(one)
+            watched.add(one)
     (shown,) = watched.state()["targets"]
     assert (shown["up"], shown["error"]) == (True, "no metrics page: refused")
 

@@ -138,7 +138,7 @@ class Watched:
                     self.window.add(scrape)
             reported = explain_window(self.window.window(), present=True)
             self.verdicts.append((start - START, reported.verdict))
-            for change in self.book.take(reported, start, start):
+            for change in self.book.update(reported, start, start):
                 self.stated.append((start - START, change.kind.value, change.incident.ending))
         return self
 

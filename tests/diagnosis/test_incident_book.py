@@ -58,7 +58,7 @@ class Life:
 
     def see(self, *findings: Finding, verdict: Verdict | None = None, clock: float = NOON) -> list[IncidentChange]:
         self.time += 15.0
-        return list(self.book.take(judged(*findings, verdict=verdict), clock + self.time, self.time))
+        return list(self.book.update(judged(*findings, verdict=verdict), clock + self.time, self.time))
 
     def opened(self, *findings: Finding) -> Incident:
         while not (changes := [one for one in self.see(*findings) if one.kind is IncidentTransition.OPENED]):
@@ -134,7 +134,7 @@ def test_it_closes_where_nothing_is_wrong_in_the_pages_that_alone_are_read():
     life.opened(finding())
     as_read = replace(judged(verdict=Verdict.INSUFFICIENT_DATA), healthy_as_read=True)
 
-    assert kinds(list(life.book.take(as_read, NOON + 60, life.time + 30))) == ["closed"]
+    assert kinds(list(life.book.update(as_read, NOON + 60, life.time + 30))) == ["closed"]
 
 
 def test_it_ends_when_traffic_does():
@@ -152,7 +152,7 @@ def test_a_check_that_could_not_decide_keeps_its_incident_open():
     undecided = replace(judged(), results=(result,))
     for _ in range(10):
         life.time += 15.0
-        assert life.book.take(undecided, NOON + life.time, life.time) == ()
+        assert life.book.update(undecided, NOON + life.time, life.time) == ()
     assert life.book.open
 
 
@@ -234,7 +234,7 @@ def test_a_clock_that_steps_neither_closes_nor_doubles_it(step: float):
 
 def test_the_same_round_judged_twice_counts_once():
     book = IncidentBook("chat", open_after=2)
-    assert [book.take(judged(finding()), NOON, 100.0) for _ in range(5)] == [()] * 5
+    assert [book.update(judged(finding()), NOON, 100.0) for _ in range(5)] == [()] * 5
 
 
 def test_everything_is_closed_when_its_deployment_is_watched_no_longer():

@@ -132,11 +132,11 @@ class TestAnIncident:
     def book(self) -> IncidentBook:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
         begun = explained(reported(away(steps=range(10, STEPS))), index(steps=range(10, STEPS)))
-        assert [one.kind for one in book.take(begun, START, 0.0)] == [IncidentTransition.OPENED]
+        assert [one.kind for one in book.update(begun, START, 0.0)] == [IncidentTransition.OPENED]
         return book
 
     def later(self, book: IncidentBook, explanation: Explanation) -> list[IncidentChange]:
-        return [one for at in (20.0, 40.0, 60.0) for one in book.take(explanation, START + at, at)]
+        return [one for at in (20.0, 40.0, 60.0) for one in book.update(explanation, START + at, at)]
 
     @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
     def test_lasts_while_the_model_is_away(self, without: Sequence[BodyKind]) -> None:
@@ -158,7 +158,7 @@ class TestAnIncident:
 
     def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_requested(self) -> None:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
-        book.take(explained(reported([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
+        book.update(explained(reported([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
         assert [one.subject.model for one in book.open] == ["other"]
         only_m = explained(reported([AWAY] * STEPS), index(steps=range(-1, STEPS)))
 

@@ -118,5 +118,5 @@ def test_only_evidence_that_somebody_holds_takes_up_room() -> None:
 
 def test_evidence_whose_window_cannot_be_made_again_keeps_it() -> None:
     see = evidence()
-    see.rest()
+    see.evict()
     assert see.read(REQUESTS, on("pre")).value == 600

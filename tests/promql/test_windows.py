@@ -35,7 +35,7 @@ def rebuilt(fake: FakePrometheus, seconds: float | None = None, stated: list[str
         window = read_window(api, api.clock(), seconds, reported.append, configured=False)
     builder = WindowBuilder()
     for record in window.records:
-        builder.take(record)
+        builder.add_parsed(record)
     reported += [f"{gap.what}: {gap.why}" for gap in window.blind_spots]
     return builder.build()
 

@@ -58,7 +58,7 @@ class Recording:
 
     scrapes: list[tuple[str, Scrape]] = field(default_factory=list)
 
-    def take_clean(self, deployment: str, scrape: Scrape) -> None:
+    def record_clean(self, deployment: str, scrape: Scrape) -> None:
         self.scrapes.append((deployment, scrape))
 
 

@@ -88,7 +88,7 @@ class Serving:
     def stated(self, name: str, explanation: Explanation, at: float | None = None) -> Evaluation:
         """Put a verdict on the board, as if its window ended at Unix second `at`, by default now."""
         at = at or time.time()
-        changes = self.books[name].take(explanation, at, time.monotonic())
+        changes = self.books[name].update(explanation, at, time.monotonic())
         made = Evaluation(deployment=name, at=at, took=0.1, lag=0.2, explanation=explanation, changes=changes)
         self.service.board.publish_evaluation(made, self.books[name].open)
         self.reached(name)

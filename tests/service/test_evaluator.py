@@ -34,7 +34,7 @@ class Lived:
         self.taken: list[Evaluation] = []
         self.evaluator = Evaluator(self.board, [self], self.metrics)
 
-    def take(self, evaluation: Evaluation) -> None:
+    def consume(self, evaluation: Evaluation) -> None:
         self.taken.append(evaluation)
 
     def tell(self, one: Deployment, *scrapes: Scrape) -> None:

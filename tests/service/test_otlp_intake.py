@@ -26,7 +26,7 @@ LOOPBACK, STRANGER = "127.0.0.1", "192.0.2.7"
 
 
 def take(watched: Watched, sent: bytes, peer: str = LOOPBACK, *, authenticated: bool = False) -> ExportResponse:
-    return watched.intake.take(sent, Form.JSON, peer, authenticated=authenticated)
+    return watched.intake.accept(sent, Form.JSON, peer, authenticated=authenticated)
 
 
 def named(sent: bytes, attribute: str, value: str) -> bytes:
@@ -250,7 +250,7 @@ def test_the_traces_that_are_left_out_are_the_same_in_protobuf():
     for form, sent in ((Form.JSON, json_body), (Form.PROTOBUF, as_protobuf(json_body))):
         watched = Watched(kept_per_second=2)
         for _ in range(3):
-            watched.intake.take(sent, form, LOOPBACK, authenticated=True)
+            watched.intake.accept(sent, form, LOOPBACK, authenticated=True)
         kept.append([one.trace for one in watched.kept["chat"].spans])
     assert kept[0] == kept[1]
     assert len(set(kept[0])) < 40

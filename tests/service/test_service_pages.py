@@ -295,7 +295,7 @@ def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_requested
 ) -> None:
     made = standing.Fleet()
     state = service.service.board.read()
-    made.take(state)
+    made.update(state)
     monkeypatch.setattr(standing, "_made", lambda _: pytest.fail("made again"))
 
     assert any(row.spark for _, row in made.rows(standings(state)))

@@ -32,7 +32,7 @@ class Told:
     def __init__(self) -> None:
         self.taken: list[Evaluation] = []
 
-    def take(self, evaluation: Evaluation) -> None:
+    def consume(self, evaluation: Evaluation) -> None:
         self.taken.append(evaluation)
 
     @property
@@ -54,7 +54,7 @@ def left_open(directory: Path, *incidents: Incident) -> None:
     history = opened(directory)
     history.start()
     for one in incidents:
-        history._writer.take(Write(Rank.INCIDENT, put_incident(one)))
+        history._writer.enqueue(Write(Rank.INCIDENT, put_incident(one)))
     history.stop()
 
 

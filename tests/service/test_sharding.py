@@ -86,7 +86,7 @@ def test_a_worker_does_not_forget_the_files_of_the_others(tmp_path: Path) -> Non
         kept = statements.set_segments(
             [{**row, "path": name, "deployment": name}], lambda other, name=name: other == name
         )
-        history._writer.take(Write(Rank.SIGNALS, kept))
+        history._writer.enqueue(Write(Rank.SIGNALS, kept))
     history.stop()
     with opened(tmp_path).reader._database.engine.connect() as connection:
         assert sorted(connection.scalars(segments.select().with_only_columns(segments.c.path))) == ["a", "b"]

@@ -108,7 +108,7 @@ def test_a_server_with_more_models_than_a_page_holds_is_cut(monkeypatch: pytest.
 
 def test_open_incidents_are_reported_with_their_beginning(explanation: Explanation) -> None:
     book = IncidentBook("chat", open_after=1)
-    book.take(explanation, 1_000.0, 1.0)
+    book.update(explanation, 1_000.0, 1.0)
     rows = list(rows_of_incidents(book.open))
     assert {value for _, _, value in rows} == {1_000.0}
     assert {labels[1] for _, labels, _ in rows} == {finding.check for finding in explanation.actionable}
@@ -146,7 +146,7 @@ def test_two_deployments_are_one_family(explanation: Explanation) -> None:
 def test_promtool_finds_nothing_to_criticise(explanation: Explanation, promtool) -> None:
     rows = [*rows_of("chat", explanation), *rows_of_targets([(SERVER, "chat", True)])]
     book = IncidentBook("chat", open_after=1)
-    book.take(explanation, time.time(), 1.0)
+    book.update(explanation, time.time(), 1.0)
     text = page([*rows, *rows_of_incidents(book.open)])
     done: subprocess.CompletedProcess[str] = promtool("check", "metrics", text=text)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -22,7 +22,7 @@ def lived_through(keeper: SloKeeper) -> Bins:
         for scrape in scrapes:
             watched.give(scrape)
         watched.take_in()
-        keeper.take(watched.evaluate())
+        keeper.consume(watched.evaluate())
     return keeper._bins["slow-answers", NAME]
 
 

@@ -37,7 +37,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SloKeeper, flo
     keeper = SloKeeper([AVAILABLE, LATE], history)
     begin = time.time() - ROUNDS * 15.0
     for verdict in live(history, deployment(OwnMetrics()), rounds(ROUNDS, begin=begin)):
-        keeper.take(verdict)
+        keeper.consume(verdict)
     keeper.stop()
     history.stop()
     return directory, keeper, begin

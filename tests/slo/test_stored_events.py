@@ -196,15 +196,18 @@ def test_a_tenant_that_is_not_there_is_reported_with_those_that_are() -> None:
     ours = replace(LATENCY, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5, tags=(("customer", "us"),)))
     seen, store = stored(ours, {}, "chat")
     store.label_values = lambda label, *_: ("chat",) if label == "model" else ("acme", "beta")  # type: ignore[method-assign]
-    assert seen.silence() == "no series of chat has customer='us'; there is acme, beta"
+    assert seen.no_data_reason() == "no series of chat has customer='us'; there is acme, beta"
     store.label_values = lambda label, *_: ("chat",) if label == "model" else ()  # type: ignore[method-assign]
-    assert seen.silence().startswith("no series of chat has a label customer; look at its name")
+    assert seen.no_data_reason().startswith("no series of chat has a label customer; look at its name")
 
 
 def test_series_without_a_label_of_the_model_are_reported_as_such() -> None:
     seen, store = stored(LATENCY, {})
     store.label_values = lambda label, *_: ("nv_inference_request_success",) if label == "__name__" else ()  # type: ignore[method-assign]
-    assert seen.silence() == "no nv_inference_request_success of the store has a label model; look at its relabelling"
+    assert (
+        seen.no_data_reason()
+        == "no nv_inference_request_success of the store has a label model; look at its relabelling"
+    )
 
 
 def test_what_a_store_leaves_out_and_what_took_the_budget_are_reported_as_not_known() -> None:

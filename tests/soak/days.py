@@ -80,17 +80,17 @@ class Service:
         at = self.clock.now = scrapes[0].at
         for scrape in scrapes:
             self.deployment.give(scrape)
-            self.history.take_scrape(NAME, scrape)
+            self.history.consume_scrape(NAME, scrape)
         spans = decode_spans(export(ensemble_trace(trace_id(number), at - START, LEGS))).spans
         self.deployment.give(SpanBatch(spans, at))
         self.deployment.take_in()
         evaluation = self.deployment.evaluate()
         self.opened += sum(change.kind.value == "opened" for change in evaluation.changes)
         self.board.publish_evaluation(evaluation, self.deployment.book.open)
-        self.page.take(self.board.read())
+        self.page.update(self.board.read())
         self.page.page(format_of(""))
         self.page.render()
-        self.history.take(evaluation)
+        self.history.consume(evaluation)
         self._wait(MOST_WAITING)
 
     def day(self) -> Day:

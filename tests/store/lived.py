@@ -49,10 +49,10 @@ def live(history: History, watched: Deployment, lived: list[list[Scrape]]) -> It
     for scrapes in lived:
         for scrape in scrapes:
             watched.give(scrape)
-            history.take_scrape(NAME, scrape)
+            history.consume_scrape(NAME, scrape)
         watched.take_in()
         evaluation = watched.evaluate()
-        history.take(evaluation)
+        history.consume(evaluation)
         yield evaluation
 
 

@@ -22,7 +22,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recorder = Recorder(made, 120.0, metrics, WriteErrors(metrics), lambda _: None)
     recorder.start()
     for scrape in (scrape for one in rounds(40, begin=BEGIN) for scrape in one):
-        recorder.take("triton-0:8000", scrape)
+        recorder.record("triton-0:8000", scrape)
     recorder.stop()
     return made
 

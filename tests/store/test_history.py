@@ -209,7 +209,7 @@ def test_a_full_disk_holds_the_database_up_and_loses_nothing(tmp_path: Path, mon
 
     history.start()
     large = {"deployment": NAME, "at": 1.0, "verdict": "healthy", "reason": "x" * 100_000}
-    history._writer.take(Write(Rank.VERDICT, statements.add_verdict(large)))
+    history._writer.enqueue(Write(Rank.VERDICT, statements.add_verdict(large)))
     watched = deployment(metrics)
     evaluations = list(live(history, watched, rounds(30, begin=time.time() - 450)))
     until(lambda: value(metrics, "diag_errors_total", part="history") >= 2)

@@ -48,7 +48,7 @@ def test_postgresql_remembers_all_that_sqlite_does_and_is_waited_for_when_it_is_
     watched = deployment(metrics)
     # A name as a hostile server may give it.
     odd = replace(rounds(1, begin=begin)[0][0], name="a\0b", error="\0", body=None)
-    made.take_scrape(NAME, odd)
+    made.consume_scrape(NAME, odd)
     verdicts = live(made, watched, rounds(COUNT, begin=begin))
     for _ in range(5):
         next(verdicts)

@@ -37,7 +37,7 @@ def record(directory: Path, lived: list[list[Scrape]], metrics: OwnMetrics | Non
     made = recorder(directory, metrics or OwnMetrics(), **more)
     made.start()
     for scrape in (scrape for one in lived for scrape in one):
-        made.take(NAME, scrape)
+        made.record(NAME, scrape)
     made.stop()
 
 
@@ -318,7 +318,9 @@ def test_bodies_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch
     metrics = OwnMetrics()
     made = recorder(tmp_path, metrics)
     for number in range(10):
-        made.take(NAME, Scrape(server="s", kind=BodyKind.STATISTICS, at=BEGIN + number, mono=number, body=b"x" * 3_000))
+        made.record(
+            NAME, Scrape(server="s", kind=BodyKind.STATISTICS, at=BEGIN + number, mono=number, body=b"x" * 3_000)
+        )
     assert value(metrics, "diag_dropped_total", queue="history") == 7
     made.start()
     made.stop()

@@ -49,7 +49,7 @@ def shown(
 def test_what_the_other_source_counted_before_is_no_zero_to_begin_from(late: str) -> None:
     server = shown(late, left_out_before(1), lambda _, rows: rows)
 
-    assert not server.tables[late]["m", "1"].openings
+    assert not server.tables[late]["m", "1"].resets
     assert len(server.tables[late]["m", "1"].steps) == READS - 1 - 1
     assert changes(server) == ()
 
@@ -63,14 +63,14 @@ def test_what_the_other_source_counted_before_is_no_zero_to_begin_from(late: str
 def test_a_version_that_the_other_source_saw_begin_or_did_not_count_begins_from_zero(
     late: str, elsewhere: Alter
 ) -> None:
-    assert len(shown(late, only_between("m", 3, READS), elsewhere).tables[late]["m", "1"].openings) == 1
+    assert len(shown(late, only_between("m", 3, READS), elsewhere).tables[late]["m", "1"].resets) == 1
 
 
 @pytest.mark.parametrize("late", list(KINDS))
 def test_a_source_that_was_not_read_before_tells_nothing_of_it(late: str) -> None:
     server = shown(late, only_between("m", 3, READS), lambda _, rows: rows, elsewhere_from=3, models=BUSY)
 
-    assert len(server.tables[late]["m", "1"].openings) == 1
+    assert len(server.tables[late]["m", "1"].resets) == 1
 
 
 def another_servers_from(read: int) -> Alter:
@@ -90,4 +90,4 @@ def test_more_than_the_other_source_counted_meanwhile_was_not_counted_from_zero(
     """In 5 s 100 requests are completed; 270 are less than the burst after a load may be."""
     server = shown(fell, alter, lambda _, rows: rows, models=BUSY)
 
-    assert len(server.tables[fell]["m", "1"].openings) == openings
+    assert len(server.tables[fell]["m", "1"].resets) == openings

@@ -143,7 +143,7 @@ def application(context: WebContext) -> FastAPI:
     prefix = prefix_of(web.external_url, web.route_prefix)
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     fleet = Fleet()
-    live = Live(context.service.board, [exposition.take, fleet.take], [exposition.render, credentials.refresh])
+    live = Live(context.service.board, [exposition.update, fleet.update], [exposition.render, credentials.refresh])
     app = _made(live)
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
     app.state.authentication, app.state.peers = Authentication(credentials), Peers()

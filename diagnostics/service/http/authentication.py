@@ -185,7 +185,7 @@ class Authentication:
         # Comparing costs nothing, so that a right token is let in however many wrong ones came from its address.
         if hmac.compare_digest(given, token):
             return AuthOutcome.ADMITTED
-        return AuthOutcome.WRONG if self.attempts.take(address) else AuthOutcome.TOO_MANY
+        return AuthOutcome.WRONG if self.attempts.allow(address) else AuthOutcome.TOO_MANY
 
     def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> AuthOutcome | _Comparison:
         user, password = _pair(value)
@@ -196,7 +196,7 @@ class Authentication:
         matches = self._verdicts.get(digest)
         if matches and user in users:
             return AuthOutcome.ADMITTED
-        if self._waiting >= _MOST_WAITING or not self.attempts.take(address):
+        if self._waiting >= _MOST_WAITING or not self.attempts.allow(address):
             return AuthOutcome.TOO_MANY
         if matches is not None:
             return AuthOutcome.WRONG

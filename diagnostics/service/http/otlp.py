@@ -161,7 +161,7 @@ class Receiver:
             raise HTTPException(
                 400, "the body is gzip beyond what its Content-Encoding says; send gzip once, and say so"
             )
-        return self._intake.take(plain, form, peer, authenticated=authenticated)
+        return self._intake.accept(plain, form, peer, authenticated=authenticated)
 
 
 def unpacked(body: bytes, most: int) -> bytes:

@@ -203,7 +203,7 @@ class Notifier:
     def consume(self, evaluation: Evaluation) -> None:
         """Take up what a verdict changes; returns at once."""
         for channel in self._channels:
-            if channel.book.take(evaluation):
+            if channel.book.consume(evaluation):
                 channel.tell()
 
     def start(self) -> None:

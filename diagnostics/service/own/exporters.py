@@ -93,7 +93,7 @@ def _histograms(family: Family, now: int) -> list[HistogramDataPoint]:
     found: dict[_Labels, _Buckets] = {}
     for one in family.samples:
         kept = found.setdefault(_labels(one), _Buckets())
-        kept.take(one, one.name.removeprefix(family.name))
+        kept.add(one, one.name.removeprefix(family.name))
     return [kept.point(labels, begun.get(labels, 0), now) for labels, kept in found.items()]
 
 

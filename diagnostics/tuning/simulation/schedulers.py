@@ -111,7 +111,7 @@ class Queued:
     def _take(self, now: float, _: object) -> None:
         if self._queue:
             visit = self._queue.popleft()
-            self.instances.take(now, (visit,), visit.items)
+            self.instances.start(now, (visit,), visit.items)
         else:
             self.instances.idle += 1
 
@@ -256,7 +256,7 @@ class Batcher:
         if formed.wake_at_items is not None:
             self._wake_at_items = formed.wake_at_items
         if formed.count:
-            before, visits = payload.items, self._waiting.take(formed.count)
+            before, visits = payload.items, self._waiting.pop(formed.count)
             payload.add(visits)
             self._queued -= payload.items - before
             if self.ordering:
@@ -287,7 +287,7 @@ class Batcher:
 
     def _take(self, now: float, payload: Payload) -> None:
         payload.taken = True
-        self.instances.take(now, payload.visits, payload.items)
+        self.instances.start(now, payload.visits, payload.items)
 
     def _block(self, now: float) -> None:
         self._blocked = True

@@ -152,10 +152,10 @@ def test_a_password_longer_than_bcrypt_reads_is_wrong(users: Path) -> None:
 def test_attempts_come_back_with_time_and_an_ipv6_network_has_but_one_budget() -> None:
     now = [0.0]
     attempts = Attempts(lambda: now[0])
-    assert [attempts.take(f"2001:db8::{i:x}") for i in range(MOST_ATTEMPTS + 1)] == [True] * MOST_ATTEMPTS + [False]
-    assert attempts.take("2001:db8:0:1::1")
+    assert [attempts.allow(f"2001:db8::{i:x}") for i in range(MOST_ATTEMPTS + 1)] == [True] * MOST_ATTEMPTS + [False]
+    assert attempts.allow("2001:db8:0:1::1")
     now[0] = 6.5
-    assert [attempts.take("2001:db8::1"), attempts.take("2001:db8::2")] == [True, False]
+    assert [attempts.allow("2001:db8::1"), attempts.allow("2001:db8::2")] == [True, False]
 
 
 def test_verdicts_on_passwords_are_forgotten_beyond_a_number_and_right_ones_not_for_wrong_ones() -> None:

@@ -61,7 +61,7 @@ def test_the_page_is_made_ahead_and_not_for_each_scrape(
     real = metrics.rendered
     monkeypatch.setattr(metrics, "rendered", lambda *given: made.append("page") or real(*given))
     exposition = Exposition(OwnMetrics(), window=300.0)
-    exposition.take(LiveState(version=1, evaluations={NAME: verdict}))
+    exposition.update(LiveState(version=1, evaluations={NAME: verdict}))
     for _ in range(3):
         exposition.page("text/plain")
     assert made == ["page"]
@@ -75,16 +75,16 @@ def test_what_a_verdict_says_is_read_once_however_often_the_board_changes(
     monkeypatch.setattr(metrics, "rows_of", lambda *given: read.append("verdict") or real(*given))
     exposition = Exposition(OwnMetrics(), window=300.0)
     for version in range(1, 4):
-        exposition.take(LiveState(version=version, evaluations={NAME: verdict}))
+        exposition.update(LiveState(version=version, evaluations={NAME: verdict}))
     assert read == ["verdict"]
-    exposition.take(LiveState(version=4, evaluations={NAME: replace(verdict, lag=0.5)}))
+    exposition.update(LiveState(version=4, evaluations={NAME: replace(verdict, lag=0.5)}))
     assert len(read) == 2
 
 
 def test_a_verdict_that_was_not_renewed_says_nothing_of_now(verdict: Evaluation) -> None:
     now = [verdict.at + 500.0]
     exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: now[0])
-    exposition.take(LiveState(version=1, evaluations={NAME: verdict}))
+    exposition.update(LiveState(version=1, evaluations={NAME: verdict}))
     assert b"diag_finding{" in exposition.page("text/plain")
     now[0] += 200.0
     exposition.render()
@@ -97,7 +97,7 @@ def test_a_verdict_that_cannot_be_shown_takes_no_other_away(
     own = OwnMetrics()
     exposition = Exposition(own, window=300.0)
     broken = replace(verdict, deployment="broken", explanation=None)  # type: ignore[arg-type]
-    exposition.take(LiveState(version=1, evaluations={"broken": broken, NAME: verdict}))
+    exposition.update(LiveState(version=1, evaluations={"broken": broken, NAME: verdict}))
     assert f'deployment="{NAME}"'.encode() in exposition.page("text/plain")
     assert count(own, "diag_errors_total", part="exposition") == 1
 

@@ -37,19 +37,19 @@ def ends(book: AlertBook) -> list[float | None]:
 
 def test_an_incident_fires_from_its_onset_until_it_ends(clock: Clock) -> None:
     own = book(clock)
-    assert own.take(opened(ONE))
+    assert own.consume(opened(ONE))
     ((alert, _),) = own.current()
     assert (alert.starts_at, alert.ended) == (ONE.onset, None)
-    assert not own.take(updated(replace(ONE, severity=Severity.CRITICAL)))
+    assert not own.consume(updated(replace(ONE, severity=Severity.CRITICAL)))
     assert own.current()[0][0].annotations["severity"] == "critical"
-    assert own.take(closed(ONE, at=AT))
+    assert own.consume(closed(ONE, at=AT))
     assert ends(own) == [AT]
 
 
 def test_an_end_is_kept_until_everyone_took_it_and_has_captured_it_for_a_while(clock: Clock) -> None:
     own = book(clock)
-    own.take(opened(ONE))
-    own.take(closed(ONE, at=AT))
+    own.consume(opened(ONE))
+    own.consume(closed(ONE, at=AT))
     ended = [own.current()[0][0]]
     assert own.waiting == 1
     assert own.taken("a", ended)
@@ -62,8 +62,8 @@ def test_an_end_is_kept_until_everyone_took_it_and_has_captured_it_for_a_while(c
 
 def test_a_receiver_that_never_comes_back_holds_nothing_for_ever(clock: Clock) -> None:
     own = book(clock)
-    own.take(opened(ONE))
-    own.take(closed(ONE, at=AT))
+    own.consume(opened(ONE))
+    own.consume(closed(ONE, at=AT))
     clock.now = AT + FORGOTTEN_AFTER + 1
     assert ends(own) == []
 
@@ -72,43 +72,43 @@ def test_ends_are_bounded_and_the_oldest_fall(clock: Clock, monkeypatch: pytest.
     monkeypatch.setattr(alerts, "MOST_ENDED", 5)
     own = book(clock)
     many = [replace(ONE, id=str(number), deployment=str(number)) for number in range(7)]
-    own.take(opened(*many))
-    own.take(closed(*many, at=AT))
+    own.consume(opened(*many))
+    own.consume(closed(*many, at=AT))
     assert [alert.labels["deployment"] for alert, _ in own.current()] == ["2", "3", "4", "5", "6"]
     assert own.dropped == 2
 
 
 def test_a_cause_that_comes_back_is_not_ended_by_the_end_of_the_last_time(clock: Clock) -> None:
     own = book(clock)
-    own.take(opened(ONE))
-    own.take(closed(ONE, at=AT))
-    own.take(opened(replace(ONE, id="again", onset=AT + 60)))
+    own.consume(opened(ONE))
+    own.consume(closed(ONE, at=AT))
+    own.consume(opened(replace(ONE, id="again", onset=AT + 60)))
     ((alert, _),) = own.current()
     assert (alert.starts_at, alert.ended) == (AT + 60, None)
 
 
 def test_only_what_was_once_severe_enough_fires_and_goes_on_when_it_eases(clock: Clock) -> None:
     own = book(clock, least=Severity.CRITICAL)
-    assert not own.take(opened(ONE))
+    assert not own.consume(opened(ONE))
     assert own.current() == []
-    assert own.take(updated(replace(ONE, severity=Severity.CRITICAL, worst=Severity.CRITICAL)))
-    assert not own.take(updated(replace(ONE, worst=Severity.CRITICAL)))
+    assert own.consume(updated(replace(ONE, severity=Severity.CRITICAL, worst=Severity.CRITICAL)))
+    assert not own.consume(updated(replace(ONE, worst=Severity.CRITICAL)))
     assert ends(own) == [None]
 
 
 def test_a_consequence_names_its_cause_also_when_both_open_at_once(clock: Clock) -> None:
     own = book(clock)
     consequence = incident("capacity-exceeded", caused_by=ONE.id)
-    own.take(opened(consequence, ONE))
+    own.consume(opened(consequence, ONE))
     reported = {alert.labels["check"]: alert.annotations.get("caused_by") for alert, _ in own.current()}
     assert reported == {"gpu-saturated": None, "capacity-exceeded": f"gpu-saturated: {LINKS.incident(ONE.id)}"}
 
 
 def test_after_a_restart_labels_and_start_are_the_same_and_an_end_is_still_reported(clock: Clock) -> None:
     first, other = book(clock), incident("cold-start")
-    first.take(opened(ONE, other))
+    first.consume(opened(ONE, other))
     before = {alert.key: alert.starts_at for alert, _ in first.current()}
-    first.take(closed(other, at=AT))
+    first.consume(closed(other, at=AT))
     first.taken("a", [alert for alert, _ in first.current()])
     saved: list[str] = []
     first.save(lambda document: saved.append(json.dumps(document)))
@@ -122,8 +122,8 @@ def test_after_a_restart_labels_and_start_are_the_same_and_an_end_is_still_repor
 
 def test_an_end_that_the_history_does_not_know_of_is_taken_back(clock: Clock) -> None:
     first = book(clock)
-    first.take(opened(ONE))
-    first.take(closed(ONE, at=AT))
+    first.consume(opened(ONE))
+    first.consume(closed(ONE, at=AT))
     second = book(clock)
     first.save(second.load)
     second.resume([ONE])
@@ -132,9 +132,9 @@ def test_an_end_that_the_history_does_not_know_of_is_taken_back(clock: Clock) ->
 
 def test_what_could_not_be_written_counts_as_unsaved(clock: Clock) -> None:
     own = book(clock)
-    own.take(opened(ONE))
+    own.consume(opened(ONE))
     assert not own.unsaved(), "what fires is in the history"
-    own.take(closed(ONE, at=AT))
+    own.consume(closed(ONE, at=AT))
 
     def fail(_: object) -> None:
         raise OSError("disk full")

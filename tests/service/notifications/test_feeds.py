@@ -45,14 +45,14 @@ def feed(book: AlertBook, receiver: Receiver) -> AlertFeed:
 
 def test_an_alert_is_due_at_once_and_then_every_so_often(book: AlertBook, feed: AlertFeed) -> None:
     assert feed.due(10.0) is None
-    book.take(opened(CAUSE))
+    book.consume(opened(CAUSE))
     assert feed.due(10.0) == 10.0
     feed.deliver(10.0)
     assert feed.due(11.0) == 10.0 + RESEND
 
 
 def test_a_cause_is_sent_ahead_of_its_consequences(book: AlertBook, feed: AlertFeed, receiver: Receiver) -> None:
-    book.take(opened(CONSEQUENCE, CAUSE))
+    book.consume(opened(CONSEQUENCE, CAUSE))
     feed.deliver(10.0)
     assert feed.due(10.0) == 10.0 + AHEAD
     feed.deliver(10.0 + AHEAD)
@@ -60,13 +60,13 @@ def test_a_cause_is_sent_ahead_of_its_consequences(book: AlertBook, feed: AlertF
 
 
 def test_a_consequence_whose_cause_is_not_sent_waits_for_nothing(feed: AlertFeed, book: AlertBook) -> None:
-    book.take(opened(CONSEQUENCE))
+    book.consume(opened(CONSEQUENCE))
     assert feed.due(10.0) == 10.0
 
 
 def test_consequences_end_before_their_cause(book: AlertBook, feed: AlertFeed, receiver: Receiver) -> None:
-    book.take(opened(CAUSE, CONSEQUENCE))
-    book.take(closed(CAUSE, CONSEQUENCE))
+    book.consume(opened(CAUSE, CONSEQUENCE))
+    book.consume(closed(CAUSE, CONSEQUENCE))
     feed.deliver(10.0)
     assert receiver.requests == [["capacity-exceeded", "gpu-saturated"]]
 
@@ -75,26 +75,26 @@ def test_an_end_is_sent_at_once_and_what_is_half_due_goes_with_it(
     book: AlertBook, feed: AlertFeed, receiver: Receiver
 ) -> None:
     others = [incident("cold-start"), incident("execution-hung")]
-    book.take(opened(others[0]))
+    book.consume(opened(others[0]))
     feed.deliver(0.0)
-    book.take(opened(others[1]))
+    book.consume(opened(others[1]))
     feed.deliver(40.0)
     assert receiver.requests[-1] == ["execution-hung", "cold-start"]
-    book.take(closed(others[0]))
+    book.consume(closed(others[0]))
     assert feed.due(41.0) == 41.0
     feed.deliver(41.0)
     assert receiver.requests[-1] == ["cold-start"]
 
 
 def test_a_flood_is_sent_in_batches(book: AlertBook, feed: AlertFeed, receiver: Receiver) -> None:
-    book.take(opened(*(replace(CAUSE, id=str(number), deployment=str(number)) for number in range(BATCH + 1))))
+    book.consume(opened(*(replace(CAUSE, id=str(number), deployment=str(number)) for number in range(BATCH + 1))))
     feed.deliver(0.0)
     feed.deliver(0.1)
     assert [len(request) for request in receiver.requests] == [BATCH, 1]
 
 
 def test_after_a_failure_all_is_sent_anew(book: AlertBook, feed: AlertFeed, receiver: Receiver) -> None:
-    book.take(opened(CAUSE))
+    book.consume(opened(CAUSE))
     feed.deliver(0.0)
     receiver.failure = DeliveryFailure("connection refused")
     with pytest.raises(DeliveryFailure):
@@ -105,8 +105,8 @@ def test_after_a_failure_all_is_sent_anew(book: AlertBook, feed: AlertFeed, rece
 def test_what_is_refused_waits_for_its_next_turn_and_an_end_is_given_up(
     book: AlertBook, feed: AlertFeed, receiver: Receiver
 ) -> None:
-    book.take(opened(CAUSE))
-    book.take(closed(CAUSE))
+    book.consume(opened(CAUSE))
+    book.consume(closed(CAUSE))
     receiver.failure = DeliveryFailure("HTTP 400", refused=True)
     with pytest.raises(DeliveryFailure):
         feed.deliver(0.0)

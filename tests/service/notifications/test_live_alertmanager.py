@@ -65,7 +65,7 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
     metrics = OwnMetrics()
     telling = reported_by([one.url for one in two], tmp_path, metrics)
     telling.start()
-    telling.take(opened(CAUSE, CONSEQUENCE, OTHER_MODEL))
+    telling.consume(opened(CAUSE, CONSEQUENCE, OTHER_MODEL))
     for one in two:
         until(lambda one=one: state(one, CONSEQUENCE_KEY) == "suppressed")
         assert (state(one, CAUSE_KEY), state(one, OTHER_KEY)) == ("active", "active")
@@ -76,7 +76,7 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
     one.post({"labels": {name: text for name, text in labels.items() if name != "sender"}, "endsAt": ended})
     until(lambda: RULE_KEY not in one.alerts())
     until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.reported("firing"))
-    telling.take(closed(CAUSE, CONSEQUENCE, OTHER_MODEL, at=time.time()))
+    telling.consume(closed(CAUSE, CONSEQUENCE, OTHER_MODEL, at=time.time()))
     for one in two:
         until(lambda one=one: not [key for key in one.alerts() if key[2]])
     until(lambda: {CAUSE_KEY, OTHER_KEY} <= pager.reported("resolved"))
@@ -91,14 +91,14 @@ def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
     two: list[Alertmanager], pager: Pager, telling: Notifier
 ) -> None:
     away, there = two
-    telling.take(opened(CAUSE))
+    telling.consume(opened(CAUSE))
     until(lambda: CAUSE_KEY in pager.reported("firing") and CAUSE_KEY in away.alerts())
     until(lambda: CAUSE_KEY in there.alerts())
     until(lambda: {one["externalURL"].rpartition(":")[2] for one in pager.notifications} >= {str(away.port)})
     away.stop()  # in order, so that it remembers whom it notified
     pager.notifications.clear()
-    telling.take(closed(CAUSE, at=time.time()))
-    telling.take(opened(OTHER_MODEL))
+    telling.consume(closed(CAUSE, at=time.time()))
+    telling.consume(opened(OTHER_MODEL))
     until(lambda: set(there.alerts()) == {OTHER_KEY})
     there.stop()
     pager.notifications.clear()
@@ -108,7 +108,7 @@ def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
 
 
 def test_an_alertmanager_that_lost_everything_is_reported_again(two: list[Alertmanager], telling: Notifier) -> None:
-    telling.take(opened(CAUSE))
+    telling.consume(opened(CAUSE))
     until(lambda: CAUSE_KEY in two[0].alerts())
     two[0].stop(signal.SIGKILL)
     two[0].start()

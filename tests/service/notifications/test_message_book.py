@@ -38,17 +38,17 @@ def restarted(book: MessageBook, clock: Clock) -> MessageBook:
 def test_opening_changes_of_severity_and_the_end_are_reported_and_no_more(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
     worse = replace(ONE, severity=Severity.CRITICAL, seen=AT)
-    assert book.take(opened(ONE))
-    assert not book.take(updated(replace(ONE, confidence=0.5)))
-    assert book.take(updated(worse))
-    assert book.take(closed(worse))
+    assert book.consume(opened(ONE))
+    assert not book.consume(updated(replace(ONE, confidence=0.5)))
+    assert book.consume(updated(worse))
+    assert book.consume(closed(worse))
     assert reported(book) == [("opened", ONE.id), ("severity_changed", ONE.id), ("closed", ONE.id)]
 
 
 def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
-    book.take(opened(ONE))
-    book.take(closed(ONE))
+    book.consume(opened(ONE))
+    book.consume(closed(ONE))
     again = restarted(book, clock)
     again.resume([])
     assert reported(again) == [("opened", ONE.id), ("closed", ONE.id)]
@@ -56,7 +56,7 @@ def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -
 
 def test_after_a_restart_only_what_is_new_is_reported(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
-    book.take(opened(ONE))
+    book.consume(opened(ONE))
     reported(book)
     again = restarted(book, clock)
     again.resume([ONE])
@@ -67,7 +67,7 @@ def test_after_a_restart_only_what_is_new_is_reported(clock: Clock) -> None:
 
 def test_an_incident_that_ended_while_nobody_could_tell_it_is_reported_at_the_start(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
-    book.take(opened(ONE))
+    book.consume(opened(ONE))
     reported(book)
     again = restarted(book, clock)
     again.resume([])
@@ -78,7 +78,7 @@ def test_an_incident_that_ended_while_nobody_could_tell_it_is_reported_at_the_st
 
 def test_what_waits_is_bounded_by_number_and_by_age(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
-    book.take(opened(*(replace(ONE, id=str(number)) for number in range(MOST_WAITING + 3))))
+    book.consume(opened(*(replace(ONE, id=str(number)) for number in range(MOST_WAITING + 3))))
     assert (book.waiting, book.dropped) == (MOST_WAITING, 3)
     clock.now += KEPT_FOR + 1
     assert book.first() is None
@@ -87,7 +87,7 @@ def test_what_waits_is_bounded_by_number_and_by_age(clock: Clock) -> None:
 
 def test_a_message_that_is_refused_is_let_go_and_counted(clock: Clock) -> None:
     book = MessageBook(LINKS, clock=clock)
-    book.take(opened(ONE))
+    book.consume(opened(ONE))
     one = book.first()
     assert one is not None
     book.done(one, taken=False)

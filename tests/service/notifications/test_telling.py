@@ -56,7 +56,7 @@ def begin(hook: Hook, tmp_path: Path) -> Iterator[Telled]:
 
 
 def test_a_message_is_signed_named_and_authorized(hook: Hook, begin: Telled) -> None:
-    begin().take(opened(ONE))
+    begin().consume(opened(ONE))
     until(lambda: hook.taken)
     headers, body = hook.taken[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
@@ -76,7 +76,7 @@ def test_nothing_is_reported_before_it_is_remembered(hook: Hook, tmp_path: Path)
     settings = Settings.model_validate({"webhook": [{"url": hook.url}], "alertmanager": {"urls": [hook.url]}})
     telling = Notifier(settings, OwnMetrics(), FileOutbox(tmp_path), settle=settle)
     telling.start()
-    telling.take(opened(ONE))
+    telling.consume(opened(ONE))
     assert requested.wait(10)
     assert hook.seen == 0
     remembered.set()
@@ -87,9 +87,9 @@ def test_nothing_is_reported_before_it_is_remembered(hook: Hook, tmp_path: Path)
 def test_messages_are_sent_in_order_once_the_receiver_is_back_also_after_a_restart(hook: Hook, begin: Telled) -> None:
     hook.status, metrics = 503, OwnMetrics()
     first = begin(metrics)
-    first.take(opened(ONE))
+    first.consume(opened(ONE))
     until(lambda: hook.seen >= 2)
-    first.take(closed(ONE))
+    first.consume(closed(ONE))
     until(lambda: count(metrics, "diag_queue_length", queue=_queue(metrics)) == 2)
     first.stop()
     hook.status = 200
@@ -102,10 +102,10 @@ def test_messages_are_sent_in_order_once_the_receiver_is_back_also_after_a_resta
 def test_a_message_that_the_receiver_cannot_take_holds_up_no_other(hook: Hook, begin: Telled) -> None:
     hook.status, metrics = 422, OwnMetrics()
     telling = begin(metrics)
-    telling.take(opened(ONE))
+    telling.consume(opened(ONE))
     until(lambda: count(metrics, "diag_deliveries_total", receiver=hook.url, outcome="dropped") == 1)
     hook.status = 200
-    telling.take(closed(ONE))
+    telling.consume(closed(ONE))
     until(lambda: hook.changes == ["closed"])
 
 
@@ -115,7 +115,7 @@ def test_no_secret_is_in_logs_metrics_or_files(
     caplog.set_level(logging.DEBUG)
     hook.status, metrics = 500, OwnMetrics()
     telling = begin(metrics, tmp_path / "history")
-    telling.take(opened(ONE))
+    telling.consume(opened(ONE))
     until(lambda: hook.seen >= 2)
     telling.stop()
     kept = [path.read_text() for path in (tmp_path / "history").rglob("*.json")]
@@ -131,14 +131,14 @@ def test_an_outbox_that_cannot_be_written_is_counted_and_telling_goes_on(
 ) -> None:
     (tmp_path / "file").write_text("")
     metrics = OwnMetrics()
-    begin(metrics, tmp_path / "file").take(opened(ONE))
+    begin(metrics, tmp_path / "file").consume(opened(ONE))
     until(lambda: hook.taken)
     until(lambda: count(metrics, "diag_errors_total", part="outbox") >= 1)
 
 
 def test_an_outbox_of_another_form_is_set_aside(hook: Hook, begin: Telled, tmp_path: Path) -> None:
     first = begin()
-    first.take(opened(ONE))
+    first.consume(opened(ONE))
     until(lambda: hook.taken)
     first.stop()
     (path,) = tmp_path.glob("outbox/*.json")

@@ -37,9 +37,9 @@ def onset_of(alert: dict[str, Any]) -> float:
 def main(folder: Path, urls: Sequence[str]) -> None:
     telling = reported_by(urls, folder)
     telling.start()
-    telling.take(opened(CAUSE, ENDING))
+    telling.consume(opened(CAUSE, ENDING))
     sys.stdin.readline()
-    telling.take(closed(ENDING, at=time.time()))
+    telling.consume(closed(ENDING, at=time.time()))
     saved = folder / "outbox" / "alertmanager.json"
     until(lambda: saved.exists() and urls[0] in saved.read_text())
     print("saved", flush=True)
