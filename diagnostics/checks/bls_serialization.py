@@ -108,8 +108,7 @@ def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         saved_seconds=seconds,
         suggestion=Suggestion(
             text=f"raise {words}{_busy_callees(ledger, subject)}, until it calls without waiting (async_exec, "
-            "decoupled mode) "
-            "or is an ensemble: that is the fix",
+            "decoupled mode) or is an ensemble: that is the fix",
             remedy=Remedy.MITIGATE,
             change=change,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, queue_of(forecast), forecast.assumptions),

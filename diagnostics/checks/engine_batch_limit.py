@@ -88,13 +88,11 @@ def _suggestion(ledger: Ledger, subject: Subject, slots: int) -> Suggestion:
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
         return Suggestion(
             text=f"let the engine of {subject.model} run {wanted} requests at a time instead of {slots}: build it "
-            "with a "
-            "larger max_batch_size (never more instances of it)"
+            "with a larger max_batch_size (never more instances of it)"
         )
     return Suggestion(
         text=f"build the engine of {subject.model} with max_batch_size {wanted} instead of {slots}; with a KV cache "
-        "for as "
-        "many sequences, and never more instances of it",
+        "for as many sequences, and never more instances of it",
         change=ConfigChange(model=subject.model or "", settings=(Setting(path="engine.max_batch_size", value=wanted),)),
     )
 

@@ -78,12 +78,10 @@ def _finding(ledger: Ledger, subject: Subject, seconds: float, share: float) -> 
     steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
     return Fires(
         summary=f"the engine of {subject.model} works {Unit.SECONDS.show(seconds)} on a request, "
-        f"{Unit.RATIO.show(share)} "
-        f"of its time{steps}; hardly anything waits inside",
+        f"{Unit.RATIO.show(share)} of its time{steps}; hardly anything waits inside",
         suggestion=Suggestion(
             text=f"if that misses an objective: a faster engine of {subject.model} (quantization, speculative "
-            "decoding, "
-            "tensor parallelism) or fewer tokens; no setting of Triton helps"
+            "decoding, tensor parallelism) or fewer tokens; no setting of Triton helps"
         ),
     )
 

@@ -73,8 +73,7 @@ def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
     size = f" for about {tokens} tokens" if tokens else ""
     return Suggestion(
         text=f"give {subject.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let "
-        "clients ask "
-        f"for fewer max_tokens; never more instances; {reload}"
+        f"clients ask for fewer max_tokens; never more instances; {reload}"
     )
 
 

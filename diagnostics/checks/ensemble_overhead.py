@@ -61,8 +61,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         saved_seconds=seconds,
         suggestion=Suggestion(
             text=f"make what the stages of {subject.ensemble} hand over smaller and keep it on one device, or merge "
-            "small "
-            "neighbouring stages"
+            "small neighbouring stages"
         ),
     )
 

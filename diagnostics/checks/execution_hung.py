@@ -181,8 +181,7 @@ def _finding(ledger: Ledger, subject: Subject, still: Reading, usual: Reading) -
         failed_share=waiting / max(waiting + ended, 1.0),
         suggestion=Suggestion(
             text=f"take stacks of the stuck instances of {subject.model}, then reload the model or restart the "
-            "replica; "
-            "the fix is a timeout for what the model calls",
+            "replica; the fix is a timeout for what the model calls",
             remedy=Remedy.MITIGATE,
         ),
     )

@@ -102,15 +102,13 @@ def _finding(ledger: Ledger, subject: Subject, hops: Reading, worthwhile: bool) 
     cost = f", which costs {Unit.SECONDS.show(seconds)} between the calls" if hops.value is not None else ""
     return Fires(
         summary=f"clients call the members of {subject.ensemble} one after another, {Unit.COUNT.show(calls)} times "
-        "each, "
-        f"while {subject.ensemble} itself idles{cost}",
+        f"each, while {subject.ensemble} itself idles{cost}",
         claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),) if seconds > 0 else (),
         saved_seconds=seconds,
         severity=Severity.WARNING if worthwhile else Severity.INFO,
         suggestion=Suggestion(
             text=f"send requests to {subject.ensemble} instead of its members: it does the same calls inside the "
-            "server; "
-            "what the caller does between them becomes a Python stage"
+            "server; what the caller does between them becomes a Python stage"
         ),
     )
 

@@ -70,8 +70,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     total = (compute + queue).value or 0.0
     return Fires(
         summary=f"requests take {Unit.SECONDS.show(total)} longer in {subject.model} on average because of models of "
-        "other "
-        "ensembles on the same GPU",
+        "other ensembles on the same GPU",
         claims=(
             Claim(stage=subject.model or "", phase=_executing(ledger, subject), seconds=compute.value or 0.0),
             Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
@@ -79,8 +78,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         saved_seconds=total,
         suggestion=Suggestion(
             text=f"give {subject.model} or its neighbours a card of their own (instance_group.gpus), or share by the "
-            "rate "
-            "limiter's priorities (--rate-limit=execution_count, at a restart)",
+            "rate limiter's priorities (--rate-limit=execution_count, at a restart)",
             relieves=True,
         ),
     )

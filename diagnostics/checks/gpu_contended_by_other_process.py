@@ -104,8 +104,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
             text=f"stop process {_process(ledger, subject)} or move it off {name_of(subject)}, and keep the card for "
-            "Triton "
-            "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS",
+            "Triton (exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run "
+            "MPS",
             relieves=True,
         ),
     )

@@ -80,8 +80,7 @@ def _with_more_gpus(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     seconds = saved.value or 0.0
     return Fires(
         summary=f"the GPU under {subject.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more "
-        "instances "
-        "would only share it",
+        "instances would only share it",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(

@@ -125,8 +125,7 @@ def _judge(ledger: Ledger, subject: Subject, reason: _Reason, what: str, severit
     most = "" if measured else "up to "
     return Fires(
         summary=f"{what} holds {name_of(subject)}'s clock down by {Unit.RATIO.show(share.value)} on average: "
-        "executions "
-        f"take {most}{Unit.SECONDS.show(saved.value or 0.0)} of a request longer for it",
+        f"executions take {most}{Unit.SECONDS.show(saved.value or 0.0)} of a request longer for it",
         claims=tuple(
             Claim(stage=stage.model or "", phase=time_on(ledger, stage)[0], seconds=seconds.value)
             for stage, seconds in each.items()

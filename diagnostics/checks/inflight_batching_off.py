@@ -94,8 +94,7 @@ def _finding(ledger: Ledger, subject: Subject, what: str) -> Fires:
     wait = ledger.need(ENGINE_WAIT_SECONDS, subject)
     return Fires(
         summary=f"the engine of {subject.model} {what}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
-        "requests wait "
-        f"inside, {Unit.SECONDS.show(wait)} each",
+        f"requests wait inside, {Unit.SECONDS.show(wait)} each",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
         suggestion=_suggestion(ledger, subject),
@@ -112,8 +111,7 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
         )
     return Suggestion(
         text=f"let {subject.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV "
-        "cache "
-        "and packed inputs if it is not"
+        "cache and packed inputs if it is not"
     )
 
 

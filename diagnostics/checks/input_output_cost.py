@@ -74,8 +74,7 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
         saved_seconds=reads + writes,
         suggestion=Suggestion(
             text=f"make the tensors of {subject.model} smaller (FP16, encoded images), pass them through shared "
-            "memory, "
-            "and keep them on the device that uses them"
+            "memory, and keep them on the device that uses them"
         ),
     )
 

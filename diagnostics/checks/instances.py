@@ -182,8 +182,7 @@ def _finding(ledger: Ledger, subject: Subject, held: dict[str, float]) -> Fires:
     beyond = "" if where == subject.model else f" for {where}: while one waits for the resource, no other model begins"
     return Fires(
         summary=f"the rate limiter lets {limit:.0f} of {instances:.0f} instances of {subject.model} execute at once, "
-        "which "
-        f"do so {Unit.RATIO.show(use)} of the time; requests wait {show(held[where])}{beyond}",
+        f"which do so {Unit.RATIO.show(use)} of the time; requests wait {show(held[where])}{beyond}",
         claims=tuple(Claim(stage=model, phase=Phase.QUEUE, seconds=seconds) for model, seconds in held.items()),
         saved_seconds=sum(held.values()),
         suggestion=_suggestion(ledger, subject, instances),

@@ -121,8 +121,7 @@ def _finding(ledger: Ledger, subject: Subject, state: str) -> Fires:
         summary=f"the KV cache of {subject.model}'s engine, "
         f"{Unit.COUNT.show(ledger.need(ENGINE_KV_BLOCKS, subject))} blocks at "
         f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
-        "requests wait "
-        f"inside, {Unit.SECONDS.show(wait)} each, while slots are free",
+        f"requests wait inside, {Unit.SECONDS.show(wait)} each, while slots are free",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
         suggestion=larger_cache(ledger, subject),

@@ -99,8 +99,7 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
     lost = ledger.need(ENGINE_PAUSE_SECONDS, subject)
     return Fires(
         summary=f"the engine of {subject.model} has {Unit.COUNT.show(ledger.need(ENGINE_PAUSED, subject))} requests "
-        "paused for lack "
-        f"of KV cache, {Unit.SECONDS.show(lost)} each, and does part of their work twice",
+        f"paused for lack of KV cache, {Unit.SECONDS.show(lost)} each, and does part of their work twice",
         claims=(Claim(stage=subject.model or "", phase=engine_phase(ledger, subject), seconds=lost),),
         saved_seconds=lost,
         suggestion=_suggestion(ledger, subject),
@@ -112,8 +111,7 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
         return larger_cache(ledger, subject)
     return Suggestion(
         text=f"set {POLICY} of {subject.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache "
-        "more "
-        "memory; unload the model first",
+        "more memory; unload the model first",
         change=parameter_change(subject, POLICY, GUARANTEED_NO_EVICT),
     )
 

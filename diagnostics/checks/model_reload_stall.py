@@ -109,15 +109,13 @@ def _finding(ledger: Ledger, subject: Subject, seconds: float, claims: tuple[Cla
     times = "once" if loads == 1 else f"{loads:.0f} times"
     return Fires(
         summary=f"{subject.model} version {subject.version} was loaded {times} while it served: requests waited for "
-        "it, "
-        f"{Unit.SECONDS.show(seconds)} each on average over the window",
+        f"it, {Unit.SECONDS.show(seconds)} each on average over the window",
         claims=claims,
         saved_seconds=seconds,
         unseen_seconds=seconds,
         suggestion=Suggestion(
             text=f"load the next version of {subject.model} beside the one that serves, or on another replica, and "
-            "move "
-            "the traffic once it is warm"
+            "move the traffic once it is warm"
         ),
     )
 

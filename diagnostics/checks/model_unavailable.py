@@ -137,8 +137,7 @@ def _remedy(found: Sequence[Outage], subject: Subject, *, still: bool) -> str:
     if subject.model is None:
         return (
             f"find out why {subject.server} stopped (its log, the kernel's, probes, deployments); take a replica out "
-            "of the "
-            "load balancer before it is stopped, and let it back when it is ready"
+            "of the load balancer before it is stopped, and let it back when it is ready"
         )
     if any(one.reason not in ("", UNLOADED_REASON) for one in found):
         return f"repair {subject.model} as the reason says and load it again, or put the version before it back"

@@ -71,8 +71,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     )
     return Fires(
         summary=f"{what} are kept of {subject.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of "
-        "its "
-        "throughput",
+        "its throughput",
         suggestion=Suggestion(
             text="trace one request in a hundred (POST /v2/trace/setting with trace_rate 100, at once) and switch "
             "summaries off (--metrics-config summary_latencies=false, at a restart), then compare throughput"

@@ -112,8 +112,7 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
         )
     return Suggestion(
         text=f"let {subject.model}'s engine read prompts in smaller parts (chunked context, a smaller "
-        "max_num_tokens), or "
-        "serve prompts from another engine"
+        "max_num_tokens), or serve prompts from another engine"
     )
 
 

@@ -70,8 +70,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     spread, seconds = ledger.need(QUEUE_SPREAD, subject), queue.value or 0.0
     return Fires(
         summary=f"{subject.model} serves {ledger.need(PRIORITY_LEVELS, subject):.0f} priority levels with instances "
-        "that are always "
-        f"busy: the slowest requests wait {spread:.0f} times as long as the middle ones",
+        f"that are always busy: the slowest requests wait {spread:.0f} times as long as the middle ones",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(

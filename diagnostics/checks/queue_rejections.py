@@ -85,8 +85,7 @@ def _suggestion(ledger: Ledger, subject: Subject, limit: float) -> Suggestion:
         path = "dynamic_batching.default_queue_policy.max_queue_size"
         return Suggestion(
             text=f"drop max_queue_size of {subject.model} and limit load in front of Triton: with a queue policy "
-            "work can "
-            "wait up to 0.5 s while instances idle",
+            "work can wait up to 0.5 s while instances idle",
             change=ConfigChange(model=subject.model or "", settings=(Setting(path=path, value=None),)),
         )
     return _less_load(subject)
@@ -115,8 +114,7 @@ def _more_instances(ledger: Ledger, subject: Subject) -> Suggestion | None:
 def _less_load(subject: Subject) -> Suggestion:
     return Suggestion(
         text=f"give {subject.model} the capacity for what arrives, or shed load in front of Triton; a longer queue "
-        "only "
-        "trades refusals for waiting",
+        "only trades refusals for waiting",
         remedy=Remedy.MITIGATE,
     )
 

@@ -69,8 +69,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     )
     return Fires(
         summary=f"{subject.server} gets {ratio:.1f} times the mean traffic of the {replicas:.0f} servers of {name}, "
-        "and its "
-        f"requests wait {Unit.SECONDS.show(ahead.value)} longer than theirs",
+        f"and its requests wait {Unit.SECONDS.show(ahead.value)} longer than theirs",
         claims=_claims(ledger, subject, ahead.value or 0.0),
         saved_seconds=ahead.value or 0.0,
         suggestion=Suggestion(

@@ -104,8 +104,7 @@ def _finding(ledger: Ledger, subject: Subject, stage: Subject, excess: float, qu
         saved_seconds=excess + queue,
         suggestion=Suggestion(
             text=f"take {subject.server} out of the balancer, and compare its clocks, neighbours, driver and limits "
-            "with a "
-            "healthy one",
+            "with a healthy one",
             remedy=Remedy.MITIGATE,
         ),
     )

@@ -83,8 +83,7 @@ def _finding(ledger: Ledger, subject: Subject, blocked: float) -> Fires:
     busy, queue = ledger.need(INSTANCE_BUSY_SHARE, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
         summary=f"{Unit.SECONDS.show(blocked)} of the {Unit.SECONDS.show(queue)} that requests wait for "
-        f"{subject.model} "
-        f"pass with an instance free; instances are busy {Unit.RATIO.show(busy)} of the time",
+        f"{subject.model} pass with an instance free; instances are busy {Unit.RATIO.show(busy)} of the time",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=blocked),),
         saved_seconds=blocked,
         suggestion=_suggestion(ledger, subject),
@@ -97,8 +96,7 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
     setting = Setting(path="dynamic_batching.default_queue_policy", value=None)
     return Suggestion(
         text=f"remove the queue policy of {subject.model} and limit load in front of Triton: with a policy its "
-        "scheduler "
-        "can sleep up to 0.5 s while requests wait",
+        "scheduler can sleep up to 0.5 s while requests wait",
         change=ConfigChange(model=subject.model or "", settings=(setting,)),
     )
 

@@ -58,14 +58,12 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     batches = f", in batches of {size:.1f}" if size is not None else ""
     return Fires(
         summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {subject.model} while its instances are "
-        "busy "
-        f"{Unit.RATIO.show(busy)} of the time{batches}",
+        f"busy {Unit.RATIO.show(busy)} of the time{batches}",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
             text=f"give {subject.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), "
-            "and free "
-            "them sooner (END flag, max_sequence_idle_microseconds)"
+            "and free them sooner (END flag, max_sequence_idle_microseconds)"
         ),
     )
 

@@ -65,8 +65,7 @@ def in_turns(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
             text=f"find what the instances of {subject.model} share (a lock on a file or in a database, a mutex, one "
-            "thread "
-            "pool) and remove it: more instances would wait for it, too"
+            "thread pool) and remove it: more instances would wait for it, too"
         ),
     )
 
@@ -100,15 +99,13 @@ def work_or_turns(ledger: Ledger, subject: Subject, saved: float) -> Fires:
     return Fires(
         summary=f"all {instances:.0f} instances of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
         f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; nothing shows "
-        "whether the "
-        "instances work side by side or wait for a lock that they share",
+        "whether the instances work side by side or wait for a lock that they share",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
             text=f"first find out whether the instances of {subject.model} share a lock or thread pool: run one "
-            "instance "
-            "alone under load. If an execution takes as long as now, raise instance_group count. If it is shorter, "
-            "more instances would wait for the lock, too. Traces of all requests (rate=1), stacks (py-spy dump --pid "
-            "STUB) and processor time per thread (top -H) show it as well"
+            "instance alone under load. If an execution takes as long as now, raise instance_group count. If it is "
+            "shorter, more instances would wait for the lock, too. Traces of all requests (rate=1), stacks (py-spy "
+            "dump --pid STUB) and processor time per thread (top -H) show it as well"
         ),
     )

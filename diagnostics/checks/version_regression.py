@@ -65,8 +65,7 @@ def _finding(ledger: Ledger, subject: Subject, extra: float) -> Fires:
     slowdown = ledger.need(VERSION_SLOWDOWN, subject)
     return Fires(
         summary=f"{subject.model} version {subject.version} executes {Unit.SECONDS.show(extra)} longer than {other} "
-        "at the same "
-        f"batch size ({slowdown:.2g} times)",
+        f"at the same batch size ({slowdown:.2g} times)",
         claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=extra),),
         saved_seconds=extra,
         suggestion=_suggestion(subject, before),

@@ -25,6 +25,7 @@ from tests.tuning.suggested import (
 
 # No check proposes these by itself; they are for whoever edits, and are tried by hand.
 NOT_SUGGESTED = {
+    "dynamic_batching.default_queue_policy.max_queue_size",
     "max_batch_size",
     "dynamic_batching.preferred_batch_size",
     "dynamic_batching.preserve_ordering",

@@ -302,7 +302,7 @@ def _add_index(routes: APIRouter) -> None:
 
 
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
-    @routes.get("/state", summary="ServiceState")
+    @routes.get("/state", summary="State")
     async def state(
         after: Annotated[int, Query(ge=-1, description="A version; the answer waits for another one.")] = -1,
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")] = 0.0,

@@ -82,7 +82,7 @@ def _routes(app: FastAPI) -> Json:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= {"HttpProblem": HttpProblem.model_json_schema()}
+        schemas |= {"Problem": HttpProblem.model_json_schema()}
         schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema())
         app.openapi_schema = made
     return app.openapi_schema
