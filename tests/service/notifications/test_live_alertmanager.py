@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.service.notifications.reported import CAUSE, ENDING, ONSET, onset_of, reported_by
 
 from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.own.metrics import OwnMetrics
 from tests.collect.fake_triton import free_ports
 from tests.service.notifications.alertmanagers import ROOT, Alertmanager, Pager
+from tests.service.notifications.reported import CAUSE, ENDING, ONSET, onset_of, reported_by
 from tests.service.parts import count, until
 from tests.sinks.incidents import SAFETY, closed, incident, opened
 
@@ -122,7 +122,7 @@ def test_a_service_that_is_killed_and_comes_back_doubles_and_forgets_nothing(
     kept, gone = two
     urls = [kept.url, gone.url]
     ending = subprocess.Popen(
-        [sys.executable, "-m", "tests.service.notifications.told", str(tmp_path), *urls],
+        [sys.executable, "-m", "tests.service.notifications.reported", str(tmp_path), *urls],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

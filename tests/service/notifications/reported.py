@@ -1,4 +1,4 @@
-"""A telling of its own, also as a process that can be killed: `python -m tests.service.notifications.told FOLDER URL…`.
+"""A notifier of its own, also as a process that can be killed: `python -m tests.service.notifications.reported …`.
 
 It opens two incidents, one of which ends when a line arrives, and says when the end is on the disk.
 """
