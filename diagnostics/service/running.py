@@ -1,19 +1,13 @@
-"""The service's log: one line an event on standard error, as logfmt or JSON."""
+"""Puts the service together from its settings, and runs it."""
 
 from __future__ import annotations
 
 import gc
-import json
-import logging
-import re
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from diagnostics.errors import UsageError
 from diagnostics.service.allocation import open_more_files, share_arenas
@@ -23,6 +17,8 @@ from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.server import WebServer, validate_listener
+from diagnostics.service.incident_log import IncidentLog
+from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own.metrics import OwnMetrics
@@ -37,56 +33,7 @@ from diagnostics.store.claim import claimed
 from diagnostics.store.database import database_of
 from diagnostics.store.history import History, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
-from diagnostics.wire.redact import scrub_shapes
 from exporters.sources.access import read_secret
-
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-_BARE = re.compile(r"[^\s\"=]+")
-
-
-class _Line(logging.Formatter):
-    def _fields(self, record: logging.LogRecord) -> dict[str, str]:
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields = {
-            "ts": f"{at}.{int(record.msecs):03d}Z",
-            "level": {"WARNING": "warn"}.get(record.levelname, record.levelname.lower()),
-            "component": record.name.removeprefix("diagnostics."),
-            "msg": scrub_shapes(record.getMessage()),
-        }
-        if record.exc_info and record.exc_info[1] is not None:
-            # The whole stack, on the one line: what reads logs splits them at line ends.
-            fields["err"] = scrub_shapes(self.formatException(record.exc_info))
-        return fields
-
-
-class Logfmt(_Line):
-    """`key=value` pairs, quoted where needed."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
-        return " ".join(f"{key}={_quoted(value)}" for key, value in self._fields(record).items())
-
-
-class JsonLine(_Line):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
-        return json.dumps(self._fields(record), ensure_ascii=False)
-
-
-def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:
-    """Send every record of `level` (a key of LEVELS) or worse to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLine() if form == "json" else Logfmt())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(LEVELS[level])
-
-
-def _quoted(value: str) -> str:
-    return value if _BARE.fullmatch(value) else json.dumps(value, ensure_ascii=False)
-
 
 # Windows hold millions of objects, and none of them in a cycle: looking for cycles as often as Python does by default
 # costs as much as the verdicts.
@@ -146,8 +93,9 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     telling = Notifier(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
-    service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
-    telling.resume(history.open_incidents(), service.deployments)
+    resumed = history.open_incidents()
+    service = Service(settings, memory=history, consumers=[telling, objectives, IncidentLog(resumed)], metrics=metrics)
+    telling.resume(resumed, service.deployments)
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(
         service=service,

@@ -14,6 +14,7 @@ from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
+from diagnostics.service.log_lines import LogEvent, log_event
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import EvaluationConsumer, ScrapeConsumer, StateBoard, TargetState
@@ -202,26 +203,39 @@ class Service:
         reader = job.reader
         server = reader.server if isinstance(reader, TritonReader) else job.key
         spots = reader.blind_spots if isinstance(reader, TritonReader) else ()
-        self.board.publish_target(
-            TargetState(
-                server=server,
-                url=job.key,
-                deployment=job.deployment,
-                up=up,
-                interval=job.interval,
-                last_round=made.at,
-                last_success=made.at if up else before.last_success if before else None,
-                took=made.took,
-                failures=job.failures,
-                error=made.error or unread_part(made.scrapes, spots),
-                served=self._served(job.deployment, server) if up else before.served if before else None,
-            )
+        target = TargetState(
+            server=server,
+            url=job.key,
+            deployment=job.deployment,
+            up=up,
+            interval=job.interval,
+            last_round=made.at,
+            last_success=made.at if up else before.last_success if before else None,
+            took=made.took,
+            failures=job.failures,
+            error=made.error or unread_part(made.scrapes, spots),
+            served=self._served(job.deployment, server) if up else before.served if before else None,
         )
+        self.board.publish_target(target)
+        if before is None or before.up != up:
+            _log_reached(target, before)
 
     def _served(self, deployment: str, server: str) -> bool | None:
         """Return whether a server had requests in the newest verdict's window; None before the first one."""
         stated = self.board.read().evaluations.get(deployment)
         return any(one.server == server for one in stated.explanation.anatomy) if stated is not None else None
+
+
+def _log_reached(target: TargetState, before: TargetState | None) -> None:
+    named = {"deployment": target.deployment, "server": target.server, "url": target.url}
+    if not target.up:
+        message = "server lost" if before else "server not found"
+        log_event(log, LogEvent.SERVER_LOST, message, **named, err=target.error)
+        return
+    away = None
+    if before is not None and before.last_success is not None and target.last_round is not None:
+        away = round(target.last_round - before.last_success, 3)
+    log_event(log, LogEvent.SERVER_FOUND, "server found", **named, away_seconds=away)
 
 
 def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:

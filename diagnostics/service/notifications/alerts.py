@@ -12,6 +12,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Ending, Incident, concerns
 from diagnostics.render import phrases
+from diagnostics.service.notifications.delivery_log import log_alert
 from diagnostics.service.state import Evaluation
 from exporters.sinks.alertmanager import IncidentAlert, Key, incident_alert
 from exporters.sinks.links import Links
@@ -172,12 +173,17 @@ class AlertBook:
         for key, one in list(self._ended.items()):
             age = now - (one.alert.ended or now)
             if age > FORGOTTEN_AFTER or (age > REPEATED_FOR and one.taken_by >= self._receivers):
-                del self._ended[key]
+                self._drop(key, f"older than {FORGOTTEN_AFTER:.0f} s")
                 self._version += 1
         while len(self._ended) > MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
+            self._drop(next(iter(self._ended)), f"more than {MOST_ENDED} alerts have ended")
             self.dropped += 1
             self._version += 1
+
+    def _drop(self, key: Key, reason: str) -> None:
+        one = self._ended.pop(key)
+        for receiver in sorted(self._receivers - one.taken_by):
+            log_alert(receiver, one.alert, dropped=reason)
 
 
 def _entry(one: Ended) -> Json:

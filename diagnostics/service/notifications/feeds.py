@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from diagnostics.errors import reason_of
 from diagnostics.service.notifications.alerts import AlertBook
-from diagnostics.service.notifications.messages import MessageBook
+from diagnostics.service.notifications.delivery_log import log_alert, log_message
+from diagnostics.service.notifications.messages import MessageBook, WebhookMessage
 from diagnostics.service.notifications.sender import Posts
 from exporters.sinks.alertmanager import IncidentAlert, Key, encoded
 from exporters.sinks.posting import DeliveryFailure
@@ -73,7 +74,7 @@ class AlertFeed:
             self._poster.post(encoded(batch, time.time() + LIFETIMES * self._resend))
         except DeliveryFailure as failure:
             if failure.refused:  # it took those that are well-formed, and says so of the others only
-                self._note(batch, now)
+                self._note(batch, now, str(failure))
             else:  # it may have lost what it had: all is sent anew, causes first
                 self._sent.clear()
             raise
@@ -95,7 +96,10 @@ class AlertFeed:
         """Return whether an alert goes with what is sent now: repetitions come together, others when they are due."""
         return due <= now or (state in self._sent and due <= now + self._resend / 2)
 
-    def _note(self, batch: list[IncidentAlert], now: float) -> None:
+    def _note(self, batch: list[IncidentAlert], now: float, refused: str = "") -> None:
+        for alert in batch:
+            if _state(alert) not in self._sent:
+                log_alert(self._name, alert, refused=refused)
         self._sent |= {_state(alert): now for alert in batch}
         if self._book.taken(self._name, batch):
             self._changed()
@@ -106,12 +110,13 @@ class MessageFeed:
 
     def __init__(
         self,
+        name: str,
         book: MessageBook,
         poster: Posts,
         key: bytes | None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._book, self._poster, self._key, self._changed = book, poster, key, changed
+        self._name, self._book, self._poster, self._key, self._changed = name, book, poster, key, changed
 
     def due(self, now: float) -> float | None:
         """Return now while something waits."""
@@ -132,12 +137,13 @@ class MessageFeed:
             self._poster.post(body, headers(one.id, time.time(), body, self._key))
         except DeliveryFailure as failure:
             if failure.refused:
-                self._let_go(one, taken=False)
+                self._let_go(one, refused=str(failure))
             raise
-        self._let_go(one, taken=True)
+        self._let_go(one)
 
-    def _let_go(self, one: Any, *, taken: bool) -> None:
-        self._book.done(one, taken=taken)
+    def _let_go(self, one: WebhookMessage, refused: str = "") -> None:
+        log_message(self._name, one.body, dropped=refused)
+        self._book.done(one, taken=not refused)
         self._changed()
 
 

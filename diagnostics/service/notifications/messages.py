@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.service.notifications.delivery_log import log_message
 from diagnostics.service.state import Evaluation
 from exporters.sinks.links import Links
 from exporters.sinks.webhook import IncidentEvent, message, message_id
@@ -32,8 +33,8 @@ class WebhookMessage:
 class MessageBook:
     """Compares what a webhook knows with what is so, so that nothing is told twice or never. For any thread."""
 
-    def __init__(self, links: Links, *, clock: Callable[[], float] = time.time) -> None:
-        self._links, self._clock = links, clock
+    def __init__(self, links: Links, *, receiver: str = "", clock: Callable[[], float] = time.time) -> None:
+        self._links, self._receiver, self._clock = links, receiver, clock
         self._lock = threading.Lock()
         self._waiting: deque[WebhookMessage] = deque()
         # By id: the severity that was told, and the message that tells the end if nobody else can.
@@ -67,7 +68,7 @@ class MessageBook:
         """Return the message that is next; None when there is none. Those that are too old are dropped."""
         with self._lock:
             while self._waiting and self._clock() - self._waiting[0].at > KEPT_FOR:
-                self._drop()
+                self._drop(f"older than {KEPT_FOR:.0f} s")
             return self._waiting[0] if self._waiting else None
 
     def done(self, one: WebhookMessage, *, taken: bool) -> None:
@@ -143,9 +144,9 @@ class MessageBook:
         self._waiting.append(WebhookMessage(id=identifier, at=self._clock(), body=body))
         self._version += 1
         while len(self._waiting) > MOST_WAITING:
-            self._drop()
+            self._drop(f"more than {MOST_WAITING} messages wait")
 
-    def _drop(self) -> None:
-        self._waiting.popleft()
+    def _drop(self, reason: str) -> None:
+        log_message(self._receiver, self._waiting.popleft().body, dropped=reason)
         self._version += 1
         self.dropped += 1

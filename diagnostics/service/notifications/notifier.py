@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -35,7 +34,6 @@ from exporters.sinks.posting import Poster
 from exporters.sinks.webhook import key_of
 from exporters.sources.access import SourceOptions, read_secret, secret_of
 
-log = logging.getLogger(__name__)
 LONGEST_PAUSE = 300.0
 # Seconds that all receivers together are waited for at the end.
 PATIENCE = 10.0
@@ -259,10 +257,10 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     names[url] = 1
     seen = names[poster.shown] = names.get(poster.shown, 0) + 1
     name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
-    book = MessageBook(links)
+    book = MessageBook(links, receiver=name)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
-    feed = MessageFeed(book, channel.posts(poster), _key(settings.secret_file), channel.save)
+    feed = MessageFeed(name, book, channel.posts(poster), _key(settings.secret_file), channel.save)
     channel.add(name, feed, LONGEST_PAUSE)
     return channel
 
