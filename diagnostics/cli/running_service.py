@@ -16,7 +16,7 @@ import msgspec
 
 from diagnostics import __version__
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.settings.values import prefix_of
+from diagnostics.settings.addresses import prefix_of
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.http import HttpAnswer, HttpReader, Obstacle, ReadFailure

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.text_file import text_of
 from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
-from diagnostics.settings.values import shown, without_credentials
 
 _DEEPEST = 64
 _TABLE = re.compile(r"\s*\[\s*([\w-]+)\s*\]")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from diagnostics.settings.values import REDACTED, without_credentials
+from diagnostics.settings.addresses import REDACTED, without_credentials
 from diagnostics.wire.anonymize import Anonymizer
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.records import BodyKind, Scrape

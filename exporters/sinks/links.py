@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from diagnostics.render.plain import clean
+from diagnostics.settings.addresses import prefix_of
 from diagnostics.settings.tree import WebSettings
-from diagnostics.settings.values import prefix_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.values import REDACTED
+from diagnostics.settings.addresses import REDACTED
 from exporters.sources.access import SourceOptions
 from exporters.sources.http import ReadFailure, explain, plain
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from diagnostics.errors import UsageError, reason_of
+from diagnostics.settings.addresses import REDACTED
 from diagnostics.settings.text_file import up_to
-from diagnostics.settings.values import REDACTED
 
 DEFAULT_TIMEOUT = 5.0
 # Of a store: a query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.values import shown
+from diagnostics.settings.addresses import shown
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
 DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}

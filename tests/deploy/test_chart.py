@@ -15,8 +15,8 @@ from helm_python import Chart, HelmRenderError, HelmValuesError
 from helm_python import lint as helm_lint
 
 from deploy.__main__ import CHART, VARIANTS
+from diagnostics.settings.addresses import prefix_of
 from diagnostics.settings.load import load
-from diagnostics.settings.values import prefix_of
 from tests.deploy.rendering import Manifest, documents
 from tests.deploy.schemas import ROOT, faults
 

@@ -20,8 +20,8 @@ import urllib3
 from diagnostics.cli.main import main
 from diagnostics.cli.process_title import without_secrets
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.load import load
-from diagnostics.settings.values import shown, without_credentials
 from diagnostics.store.database import database_of
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions, read_secret

@@ -25,7 +25,7 @@ from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, 
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 from diagnostics.service.peers import Peers
-from diagnostics.settings.values import Prefix, prefix_of
+from diagnostics.settings.addresses import Prefix, prefix_of
 from exporters.sources.access import read_secret
 
 

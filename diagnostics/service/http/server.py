@@ -17,8 +17,8 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Hosts
 from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, require_auth_if_public
+from diagnostics.settings.addresses import prefix_of
 from diagnostics.settings.tree import WebSettings
-from diagnostics.settings.values import prefix_of
 from exporters.sources.access import read_secret
 
 log = logging.getLogger(__name__)

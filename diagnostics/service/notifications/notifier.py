@@ -26,8 +26,8 @@ from diagnostics.service.notifications.sender import (
 )
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
+from diagnostics.settings.addresses import names_a_user
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
-from diagnostics.settings.values import names_a_user
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
 from exporters.sinks.posting import Poster

@@ -10,8 +10,8 @@ import pytest
 import urllib3
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.addresses import Prefix, prefix_of
 from diagnostics.settings.tree import WebSettings
-from diagnostics.settings.values import Prefix, prefix_of
 from exporters.sinks.links import Links
 from tests.service.http.door import door
 from tests.service.proxy import proxy

@@ -28,7 +28,7 @@ from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing,
 from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, models, remembered
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import LiveState
-from diagnostics.settings.values import prefix_of
+from diagnostics.settings.addresses import prefix_of
 from diagnostics.signals.signal import Subject
 
 MOST = 50
