@@ -14,7 +14,7 @@ from diagnostics import errors
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import diag
 from diagnostics.wire.capture_layout import place
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from docs.__main__ import stale
 
 LONGEST_README = 150
@@ -76,9 +76,9 @@ def test_the_reference_names_the_check(identifier: str) -> None:
     assert f"[`{identifier}`](../../rules/runbooks/{identifier}.md)" in _page("docs/reference/checks.md")
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_reference_has_a_row_for_each_part_of_a_capture(kind: Kind) -> None:
-    name = {Kind.CONFIG: "MODEL", Kind.REPOSITORY: "FILE"}.get(kind, "")
+@pytest.mark.parametrize("kind", BodyKind)
+def test_the_reference_has_a_row_for_each_part_of_a_capture(kind: BodyKind) -> None:
+    name = {BodyKind.CONFIG: "MODEL", BodyKind.REPOSITORY: "FILE"}.get(kind, "")
     part = place(Scrape(server="SERVER", kind=kind, at=7.0, mono=7.0, body=b"{}", name=name))
     shown = (
         re.sub("[A-Z]+", lambda found: f"<{found[0].lower()}>", part).replace("7000", "<ms>").replace("-1.", "-<n>.")
