@@ -96,6 +96,8 @@ SERVE_MODEL = "model_name"
 SERVE_LATENCY = "e2e_request_latency_seconds"
 SERVE_QUEUE = "request_queue_time_seconds"
 SERVE_INFERENCE = "request_inference_time_seconds"
+# The most requests that NIM runs at once; no other server exports it.
+NIM_SLOTS = "num_request_max"
 
 # Reasons of failures: refused at a queue, and given up by its caller.
 REJECTED = "REJECTED"

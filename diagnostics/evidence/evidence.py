@@ -10,7 +10,13 @@ from weakref import ref
 
 from diagnostics import names
 from diagnostics.signals.callers import requests_of
-from diagnostics.signals.engine_samples import answers_apart, hides_its_time, is_engine, shows_its_time
+from diagnostics.signals.engine_samples import (
+    answers_apart,
+    hides_its_time,
+    is_engine,
+    kind_serving,
+    shows_its_time,
+)
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.gaps import paths
 from diagnostics.signals.inner_calls import InnerCalls, inner_calls
@@ -26,6 +32,7 @@ from diagnostics.window.unanswered import Unanswered
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.servers.kind import ServerKind
 
 Span = tuple[float, float]
 
@@ -166,6 +173,10 @@ class Evidence(Protocol):
 
     def is_engine(self, on: Subject) -> bool:
         """Return whether the model batches inside, so that its own batch size and queue mean nothing."""
+        ...
+
+    def server_kind(self, on: Subject) -> ServerKind | None:
+        """Return what serves a model without Triton; None where Triton does."""
         ...
 
     def shows_engine_time(self, on: Subject) -> bool:
@@ -324,6 +335,10 @@ class WindowEvidence:
         if key not in made.engines:
             made.engines[key] = is_engine(self._whole(on))
         return made.engines[key]
+
+    def server_kind(self, on: Subject) -> ServerKind | None:
+        """Return what the newest page shows."""
+        return kind_serving(self._whole(on))
 
     def shows_engine_time(self, on: Subject) -> bool:
         """Return whether an engine's row carries its time."""

@@ -132,6 +132,10 @@ class StatedEvidence:
         """Return whether the engine's gauges are stated."""
         return ENGINE_WAITING.name in self._readings
 
+    def server_kind(self, on: Subject) -> None:  # noqa: ARG002
+        """Return None: cases are of Triton."""
+        return
+
     def shows_engine_time(self, on: Subject) -> bool:  # noqa: ARG002
         """Return False."""
         return False

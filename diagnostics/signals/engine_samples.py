@@ -13,9 +13,11 @@ from diagnostics.signals.signal import Missing, Reading
 from diagnostics.signals.triton import OUTPUT_SECONDS
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, ModelView
-from diagnostics.wire.engine import EngineSample, engine_slots, is_served, sample_of_page, shows_engine
+from diagnostics.wire.engine import EnginePlaces, EngineSample, engine_places, sample_of_page, shows_engine
 from diagnostics.wire.exposition import SeriesLayout
 from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.servers.catalogue import serving_kind
+from diagnostics.wire.servers.kind import ServerKind
 
 # Handing a request to an engine takes up to some milliseconds. A generation takes longer: ten tokens at the 5 ms that
 # a fast iteration takes.
@@ -46,7 +48,14 @@ def shows_its_time(view: ModelView) -> bool:
     """Return whether the engine's own time is in the row's compute, not hidden in a gap: C++ backend, trtllm-serve."""
     if view.config is not None:
         return view.config.backend in names.ENGINE_BACKENDS_WITH_TIME
-    return any(is_served(snapshot.layout, view.model or "") for _, _, snapshot in view.server.snapshots[-1:])
+    kind = kind_serving(view)
+    return kind is not None and kind.shows_time
+
+
+def kind_serving(view: ModelView) -> ServerKind | None:
+    """Return the kind of server that counts the model's requests in its own words; None for Triton's models."""
+    found = (serving_kind(snapshot.layout, view.model or "") for _, _, snapshot in view.server.snapshots[-1:])
+    return next(found, None)
 
 
 def hides_its_time(view: ModelView) -> bool:
@@ -167,19 +176,19 @@ def _working(iterations: Sequence[EngineSample], seconds: float) -> float:
 
 def _samples(view: ModelView) -> tuple[list[EngineSample], bool]:
     """Return the samples inside the span, and whether they are an engine's list of iterations."""
-    slots: dict[SeriesLayout, Mapping[str, int]] = {}
+    places: dict[SeriesLayout, EnginePlaces] = {}
     found = []
     for at, _, snapshot in view.server.snapshots:
         if not view.start - 1e-6 <= at <= view.end + 1e-6:
             continue
-        if snapshot.layout not in slots:
-            slots[snapshot.layout] = engine_slots(snapshot.layout, view.model or "", view.version)
-        if not slots[snapshot.layout]:
+        if snapshot.layout not in places:
+            places[snapshot.layout] = engine_places(snapshot.layout, view.model or "", view.version)
+        if not places[snapshot.layout].slots:
             continue  # most models are no engine
-        sample = sample_of_page(snapshot, slots[snapshot.layout], at)
+        sample = sample_of_page(snapshot, places[snapshot.layout], at)
         if sample is not None:
             found.append(sample)
-    served = any(is_served(layout, view.model or "") for layout in slots)
+    served = any(serving_kind(layout, view.model or "") for layout in places)
     listed = [s for s in view.server.iterations if view.start - 1e-6 <= s.at <= view.end + 1e-6] if served else []
     return (listed, True) if listed else (found, False)
 

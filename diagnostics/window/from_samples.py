@@ -24,6 +24,7 @@ from diagnostics.wire.gpu import sample_of
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.prometheus_answer import SampledSeries
 from diagnostics.wire.records import BodyKind, Scrape
+from diagnostics.wire.servers.catalogue import own_labels
 
 NAME, INSTANCE, JOB = "__name__", "instance", "job"
 OWN_LABELS = frozenset(
@@ -42,6 +43,7 @@ OWN_LABELS = frozenset(
         names.ENGINE_GENERAL_TYPE,
         "le",
     }
+    | own_labels()
 )
 _EXPORTED = "exported_"
 Ways = tuple[tuple[str, str], ...]

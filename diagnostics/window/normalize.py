@@ -13,6 +13,8 @@ from diagnostics.window.points import EPOCH_COUNTERS, CounterPoint, fell
 from diagnostics.wire.exposition import Series, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.server import LONGEST_NAME, ModelStatistics, why_no_name
+from diagnostics.wire.servers.catalogue import kinds_of
+from diagnostics.wire.servers.kind import ServerKind
 
 MICROSECOND = 1e-6
 ModelKey = tuple[str, str]
@@ -33,17 +35,8 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
 # Failures that are also counted for themselves.
 _REASONS: Mapping[str, Counter] = {names.REJECTED: Counter.REJECTED, names.CANCELED: Counter.CANCELED}
 
-# trtllm-serve's page. Its histogram counts what it observed, which may be fewer requests than it finished.
-_SERVE_FAMILIES: Mapping[str, Counter] = {
-    prefix + family: counter
-    for prefix in names.SERVE_PREFIXES
-    for family, counter in (
-        (f"{names.SERVE_LATENCY}_count", Counter.SUCCESS),
-        (f"{names.SERVE_LATENCY}_sum", Counter.REQUEST_SECONDS),
-        (f"{names.SERVE_QUEUE}_sum", Counter.QUEUE_SECONDS),
-        (f"{names.SERVE_INFERENCE}_sum", Counter.INFER_SECONDS),
-    )
-}
+# A status from here on is the server's failure; below, it is the caller's request that was wrong.
+_SERVER_ERROR = 500
 _GPU_FAMILIES = (
     names.GPU_UTILIZATION,
     names.GPU_POWER,
@@ -95,12 +88,27 @@ def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, fl
             reason = _REASONS.get(series.labels.get(names.REASON, "")) if counter is Counter.FAILURE else None
             if reason is not None:
                 row[reason] += value
-    for family, counter in _SERVE_FAMILIES.items():
-        for series, value in series_named(snapshot, family):
-            if names.SERVE_MODEL in series.labels:
-                table[series.labels[names.SERVE_MODEL], ""][counter] += value
+    for kind in kinds_of(snapshot.layout):
+        _add_served(table, kind, snapshot)
     # The failure family outlives its model: a row with nothing else is a model that is gone.
     return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row and _is_named(key)}
+
+
+def _add_served(table: dict[ModelKey, dict[Counter, float]], kind: ServerKind, snapshot: Snapshot) -> None:
+    """Add what a server without Triton counts of its model."""
+    for family, counter in kind.requests.items():
+        for series, value in series_named(snapshot, family):
+            if names.SERVE_MODEL in series.labels:
+                table[series.labels[names.SERVE_MODEL], ""][Counter(counter)] += value
+    for family, label in kind.errors.items():
+        for series, value in series_named(snapshot, family):
+            if names.SERVE_MODEL in series.labels:
+                failed = value if not label or _is_server_error(series.labels.get(label, "")) else 0.0
+                table[series.labels[names.SERVE_MODEL], ""][Counter.FAILURE] += failed
+
+
+def _is_server_error(code: str) -> bool:
+    return code.isdecimal() and int(code) >= _SERVER_ERROR
 
 
 def gpus_from_metrics(snapshot: Snapshot) -> list[Gpu]:

@@ -1,10 +1,8 @@
 """What an LLM engine says of its last iteration, whatever it is called where it is said.
 
-Four spellings: the gauges of the TensorRT-LLM backend (`nv_trt_llm_*`, Triton 23.11 and later), the Prometheus page of
-`trtllm-serve` (with and without the prefix `trtllm_`), its JSON list of iterations (`GET /metrics`), and what the vLLM
-backend hands through to Triton's page (`vllm:*`, in its later releases with the scheduler's gauges).
-Sources: TensorRT-LLM, `custom_metrics_reporter.cc`, `executor/types.h`, `metrics/collector.py`, `openai_server.py`;
-vllm_backend, `src/utils/metrics.py`.
+Each kind of server says where its page has the gauges (`servers/`). `trtllm-serve` also lists its iterations as JSON
+(`GET /metrics`).
+Sources: TensorRT-LLM, `executor/types.h`, `openai_server.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +15,8 @@ from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.exposition import SeriesLayout, Snapshot
 from diagnostics.wire.json_body import JsonFields, decode, excerpt, number
+from diagnostics.wire.servers.catalogue import kinds_of, serving_kind
+from diagnostics.wire.servers.kind import ServerKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,51 +62,6 @@ class EngineSample:
     static_batching: bool = False
 
 
-# family -> (label that says what a series is, its value -> what it means here). Values not listed are read over.
-_TRITON: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    names.ENGINE_REQUESTS: (
-        names.ENGINE_REQUEST_TYPE,
-        {"active": "active", "waiting": "waiting", "scheduled": "scheduled", "max": "slots", "context": "context"},
-    ),
-    names.ENGINE_KV: (
-        names.ENGINE_KV_TYPE,
-        {"max": "kv_blocks", "used": "kv_used", "free": "kv_free", "tokens_per": "tokens_per_block"},
-    ),
-    names.ENGINE_INFLIGHT: (
-        names.ENGINE_INFLIGHT_TYPE,
-        {
-            "total_context_tokens": "context_tokens",
-            "generation_requests": "generation",
-            "paused_requests": "paused",
-            "terminated_requests": "paused",  # its name until TensorRT-LLM 0.12
-            "micro_batch_id": "micro_batch",
-        },
-    ),
-    names.ENGINE_V1: (names.ENGINE_V1_TYPE, {"total_context_tokens": "context_tokens"}),
-    names.ENGINE_GENERAL: (names.ENGINE_GENERAL_TYPE, {"iteration_counter": "iterations"}),
-}
-
-
-# The page of `trtllm-serve`, without prefix; its own gauges have one kind of label, the model's name.
-_SERVE: Mapping[str, str] = {
-    "num_requests_running": "active",
-    "num_requests_waiting": "queued",
-    "max_num_active_requests": "most_active",
-    "max_batch_size_runtime": "slots",
-    "max_num_tokens_runtime": "token_budget",
-    "num_scheduled_requests": "scheduled",
-    "num_context_requests": "context",
-    "num_generation_requests": "generation",
-    "num_paused_requests": "paused",
-    "total_context_tokens": "context_tokens",
-    "iteration_latency_seconds": "iteration_seconds",
-    "kv_cache_max_blocks": "kv_blocks",
-    "kv_cache_used_blocks": "kv_used",
-    "kv_cache_free_blocks": "kv_free",
-    "kv_cache_tokens_per_block": "tokens_per_block",
-}
-_SERVE_NAMES = tuple((prefix + name, meaning) for name, meaning in _SERVE.items() for prefix in names.SERVE_PREFIXES)
-_VLLM: Mapping[str, str] = {names.VLLM_RUNNING: "scheduled", names.VLLM_WAITING: "waiting"}
 # JSON of `trtllm-serve`: group ("" is the top) -> key -> what it means here.
 _ITERATION: Mapping[str, Mapping[str, str]] = {
     "": {
@@ -137,10 +92,8 @@ _ITERATION: Mapping[str, Mapping[str, str]] = {
         "numCtxTokens": "context_tokens",
     },
 }
-# Families whose labels name the model that an engine serves.
+# Families whose labels name the model that an engine serves under Triton.
 _SHOWING = frozenset({names.ENGINE_REQUESTS, *names.VLLM_FAMILIES})
-_SERVED = frozenset(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in names.SERVE_PREFIXES)
-_FAMILIES = frozenset({*_TRITON, *_VLLM, *(name for name, _ in _SERVE_NAMES)})
 _MILLISECOND = 1e-3
 # Zero of these is what a backend writes that does not fill them in (TensorRT-LLM's PyTorch backend).
 _LIMITS = ("slots", "most_active", "token_budget", "kv_blocks", "tokens_per_block")
@@ -160,68 +113,73 @@ def shows_engine(layout: SeriesLayout, model: str) -> bool:
         for name in _held(layout, _SHOWING)
         for slot in layout.by_name[name]
     )
-    return named or is_served(layout, model)
+    return named or serving_kind(layout, model) is not None
 
 
-def is_serve_page(layout: SeriesLayout) -> bool:
-    """Return whether the page is one of `trtllm-serve`, with or without the gauges of its iterations."""
-    return any(
-        names.SERVE_MODEL in layout.series[slot].labels
-        for name in _held(layout, _SERVED)
-        for slot in layout.by_name[name]
-    )
+@dataclass(frozen=True, slots=True)
+class EnginePlaces:
+    """Where a page says what of one model's engine.
+
+    Attributes:
+        slots: meaning -> slot of the page.
+        constants: meaning -> number that stands in a label or is the same for every such server.
+
+    """
+
+    slots: Mapping[str, int]
+    constants: Mapping[str, float]
 
 
-def is_served(layout: SeriesLayout, model: str) -> bool:
-    """Return whether the page is `trtllm-serve`'s and speaks of this model."""
-    return any(
-        layout.series[slot].labels.get(names.SERVE_MODEL) == model
-        for name in _held(layout, _SERVED)
-        for slot in layout.by_name[name]
-    )
+_NOWHERE = EnginePlaces({}, {})
 
 
-def engine_slots(layout: SeriesLayout, model: str, version: str | None) -> Mapping[str, int]:
-    """Return which slot of a page holds which value of a model's engine; `version` None takes any version."""
-    found: dict[str, int] = {}
-    if not _held(layout, _FAMILIES):
-        return found
-    for family, (label, meanings) in _TRITON.items():
+def engine_places(layout: SeriesLayout, model: str, version: str | None) -> EnginePlaces:
+    """Return where a page tells of a model's engine; `version` None takes any version."""
+    found = (_places(kind, layout, model, version) for kind in kinds_of(layout))
+    return next((places for places in found if places.slots), _NOWHERE)
+
+
+def _places(kind: ServerKind, layout: SeriesLayout, model: str, version: str | None) -> EnginePlaces:
+    found: dict[str, list[int]] = {}
+    for family, meaning in kind.gauges.items():
+        for slot in layout.by_name.get(family, ()):
+            if _is_of(layout.series[slot].labels, model, version):
+                found.setdefault(meaning, []).append(slot)
+    for family, (label, meanings) in kind.typed_gauges.items():
         for slot in layout.by_name.get(family, ()):
             labels = layout.series[slot].labels
-            meaning = meanings.get(labels.get(label, ""))
-            if meaning and _is_of(labels, model, version):
-                found[meaning] = slot
-    return found or _vllm_slots(layout, model, version) or _serve_slots(layout, model)
+            stated = meanings.get(labels.get(label, ""))
+            if stated and _is_of(labels, model, version):
+                found[stated] = [slot]
+    # Several series are several engines behind one name, whose limits do not add up to one engine's.
+    return EnginePlaces(
+        {meaning: slots[0] for meaning, slots in found.items() if len(slots) == 1}, _constants(kind, layout)
+    )
+
+
+def _constants(kind: ServerKind, layout: SeriesLayout) -> Mapping[str, float]:
+    found = dict(kind.constants)
+    for family, meanings in kind.limits.items():
+        slots = layout.by_name.get(family, ())
+        if len(slots) == 1:
+            stated = layout.series[slots[0]].labels
+            found |= {
+                meaning: float(text) for label, meaning in meanings.items() if (text := stated.get(label, "")).isdigit()
+            }
+    return found
 
 
 def _is_of(labels: Mapping[str, str], model: str, version: str | None) -> bool:
+    if labels.get(names.SERVE_MODEL) == model:
+        return True
     return labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION))
 
 
-def _vllm_slots(layout: SeriesLayout, model: str, version: str | None) -> Mapping[str, int]:
-    return {
-        meaning: slot
-        for name, meaning in _VLLM.items()
-        for slot in layout.by_name.get(name, ())
-        if _is_of(layout.series[slot].labels, model, version)
-    }
-
-
-def _serve_slots(layout: SeriesLayout, model: str) -> Mapping[str, int]:
-    return {
-        meaning: slot
-        for name, meaning in _SERVE_NAMES
-        for slot in layout.by_name.get(name, ())
-        if layout.series[slot].labels.get(names.SERVE_MODEL) == model
-    }
-
-
-def sample_of_page(snapshot: Snapshot, slots: Mapping[str, int], at: float) -> EngineSample | None:
-    """Return what one page says of an engine whose slots are known; None when it says nothing."""
-    values = {meaning: snapshot.values[slot] for meaning, slot in slots.items()}
+def sample_of_page(snapshot: Snapshot, places: EnginePlaces, at: float) -> EngineSample | None:
+    """Return what one page says of an engine; None when it says nothing."""
+    values = {meaning: snapshot.values[slot] for meaning, slot in places.slots.items()}
     static = names.ENGINE_V1 in snapshot.layout.by_name and names.ENGINE_INFLIGHT not in snapshot.layout.by_name
-    return _sample(at, values, static=static) if values else None
+    return _sample(at, {**places.constants, **values}, static=static) if values else None
 
 
 def samples_of_iterations(body: bytes, at: float) -> tuple[EngineSample, ...]:
@@ -258,6 +216,9 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
     for limit in _LIMITS:
         if not known.get(limit, 1.0):
             del known[limit]
+    share = known.pop("kv_share", None)
+    if share is not None and "kv_blocks" in known:
+        known.setdefault("kv_used", share * known["kv_blocks"])
     most_active, queued = known.pop("most_active", None), known.pop("queued", 0.0)
     if most_active:
         known.setdefault("slots", most_active)

@@ -14,10 +14,10 @@ from enum import StrEnum
 
 from diagnostics import names
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.engine import is_serve_page
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.json_body import excerpt, json_value
 from diagnostics.wire.records import BodyKind
+from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable
 
 
 class Other(StrEnum):
@@ -191,18 +191,26 @@ def _text(body: bytes) -> SavedKind | None:
     if _LOG.search(body[:_SHOWN_FIRST]):
         return BodyKind.LOG
     layout = _layout(whole_page(body))
-    if layout is not None:
+    if layout is not None and layout.series:
         return _of_page(layout)
     shown = body[:_SHOWN_FIRST]
     return BodyKind.REPOSITORY if _FIELD_FIRST.match(shown) and _PBTXT.search(shown) else None
 
 
-def _of_page(layout: SeriesLayout) -> BodyKind | None:
-    families = layout.by_name
-    if any(name.startswith("DCGM_FI_") for name in families):
+def _of_page(layout: SeriesLayout) -> BodyKind:
+    """Return what a metrics page is.
+
+    Raises:
+        MalformedBody: it is of a server that is not read.
+
+    """
+    if any(name.startswith(names.DCGM_PREFIX) for name in layout.by_name):
         return BodyKind.DCGM
-    ours = any(name.startswith(("nv_", "vllm:")) for name in families) or is_serve_page(layout)
-    return BodyKind.METRICS if ours else None
+    if readable(layout):
+        return BodyKind.METRICS
+    if kinds_of(layout):
+        raise MalformedBody(f"is the page of {named(layout)}, which is not read", hint=instead_of(layout))
+    raise MalformedBody(f"is a metrics page of {named(layout)}", hint=f"diag reads {KNOWN}")
 
 
 def _layout(body: bytes) -> SeriesLayout | None:

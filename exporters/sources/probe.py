@@ -8,10 +8,10 @@ from functools import partial
 from typing import TypeVar
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.engine import is_serve_page
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
+from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
@@ -21,6 +21,14 @@ from exporters.sources.triton_server import Metrics
 from exporters.sources.trtllm_serve import NO_PAGE, PAGE, iterations_url, read_iterations
 
 T = TypeVar("T")
+
+
+class OtherServer(ReadFailure):
+    """The page of a server that is known and not read. `instead` says what to name for it."""
+
+    def __init__(self, kind: str, instead: str) -> None:
+        super().__init__(f"this is {kind}, whose page is not read", Obstacle.ANSWER)
+        self.instead = instead
 
 
 def probe_http(address: Address, options: SourceOptions) -> HttpApi:
@@ -57,7 +65,8 @@ def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
     A list of iterations there is `trtllm-serve`'s, whose page is at another path of the same port.
 
     Raises:
-        ReadFailure: no page of Triton's or trtllm-serve's metrics is there.
+        OtherServer: the page is one of a known server that is not read.
+        ReadFailure: no page of a server's metrics is there.
 
     """
     path = address.path if address.path.endswith("/metrics") else f"{address.path}/metrics"
@@ -103,7 +112,9 @@ def _known_page(body: bytes) -> None:
         layout = ExpositionReader().read(body).layout
     except MalformedBody as error:
         raise ReadFailure(f"not Prometheus metrics ({plain(error.what)})", Obstacle.ANSWER) from None
-    # A Triton without models and GPU, and a trtllm-serve without requests yet, have nothing to say.
-    is_triton = not layout.series or any(one.name.startswith("nv_") for one in layout.series)
-    if not is_triton and not is_serve_page(layout):
-        raise ReadFailure("metrics of another program: no family begins with nv_", Obstacle.ANSWER)
+    # A Triton without models and GPU has nothing to say.
+    if not layout.series or readable(layout):
+        return
+    if kinds_of(layout):
+        raise OtherServer(named(layout), instead_of(layout))
+    raise ReadFailure(f"metrics of {named(layout)}", Obstacle.ANSWER)

@@ -13,6 +13,7 @@ from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import CollectError
 from diagnostics.window.from_samples import (
     INSTANCE,
+    NAME,
     Labelled,
     SamplePages,
     ServerSeries,
@@ -23,8 +24,10 @@ from diagnostics.window.from_samples import (
 )
 from diagnostics.window.parsed import Parsed
 from diagnostics.wire import exported
+from diagnostics.wire.exposition import Series, SeriesLayout
 from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries, joined
 from diagnostics.wire.records import BodyKind
+from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable, stored_names
 from exporters.sources.prometheus_api import PrometheusApi
 from exporters.sources.prometheus_samples import SampleReader, among
 
@@ -96,7 +99,8 @@ USUAL_SECONDS, LONGEST_SECONDS = 300.0, 3600.0
 FEWEST_SCRAPES = 20
 # A server without samples for so many scrapes is not there any more.
 _MISSED_SCRAPES = 5
-_TRITON = '__name__=~"nv_.+|vllm:.+|trtllm[_:].+"'
+_PAGES = f'__name__=~"{"|".join(stored_names())}"'
+_SCRAPE = "let it scrape Triton's metrics page (port 8002), or look at the selector and the time"
 _SHOWN = 5
 Tell = Callable[[str], None]
 
@@ -133,7 +137,7 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
     """
     reader = SampleReader(api)
     span = seconds or USUAL_SECONDS
-    found = reader.read([_TRITON], end - span, end)
+    found = reader.read([_PAGES], end - span, end)
     interval = _interval(found)
     wanted = min(FEWEST_SCRAPES * interval, LONGEST_SECONDS)
     if seconds is None and wanted > span * 1.1:
@@ -143,7 +147,7 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
         raise CollectError(
             f"holds nothing of a Triton in the {span:.0f} s before {_clock(end)}",
             where=str(api.address),
-            hint="let it scrape Triton's metrics page (port 8002), or look at the selector and the time",
+            hint=_SCRAPE,
         )
     return _window(reader, found, (end - span, end), interval, configured=configured)
 
@@ -153,7 +157,7 @@ def _prolonged(
 ) -> tuple[QueryResult, float]:
     """Return what is stored of `wanted` seconds, and that; what was found, and `span`, where no more is given."""
     try:
-        return joined([reader.read([_TRITON], end - wanted, end - span), found]), wanted
+        return joined([reader.read([_PAGES], end - wanted, end - span), found]), wanted
     except CollectError as error:
         reader.warnings.append(error.what)
         return found, span
@@ -162,7 +166,15 @@ def _prolonged(
 def _window(
     reader: SampleReader, found: QueryResult, span: tuple[float, float], interval: float, *, configured: bool
 ) -> StoredWindow:
-    lanes, pages = lanes_of(found.series), SamplePages()
+    pages, lanes, others = SamplePages(), list[ServerSeries](), list[tuple[ServerSeries, SeriesLayout]]()
+    for lane in lanes_of(found.series):
+        layout = _layout(lane)
+        if readable(layout):
+            lanes.append(lane)
+        elif kinds_of(layout):
+            others.append((lane, layout))
+    if not lanes:
+        raise _nothing_read(reader.api, others)
     servers = [lane.server for lane in lanes]
     records = [record for lane in lanes for record in pages.of(lane)]
     records += exported_records(reader.beside("server"), servers, span)
@@ -172,6 +184,10 @@ def _window(
     unseen = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]
     unseen += _ended(lanes, span[1], interval)
     unseen += _copied(lanes)
+    unseen += [
+        BlindSpot(what=f"all of {lane.server}", why=f"it is {named(layout)}, which is not read", fix=instead_of(layout))
+        for lane, layout in others
+    ]
     if not configured and (bare := [server for server in servers if server not in configs]):
         unseen.append(_unconfigured(bare))
     return StoredWindow(records=tuple(records), servers=tuple(servers), blind_spots=tuple(unseen))
@@ -198,6 +214,23 @@ def _ended(lanes: Sequence[ServerSeries], end: float, interval: float) -> Iterat
                 why="there are no samples of it",
                 fix="look whether it runs, is still scraped, or goes by another name since",
             )
+
+
+def _layout(lane: ServerSeries) -> SeriesLayout:
+    """Return which series a server has stored, whenever it had them."""
+    by_name: dict[str, list[int]] = {}
+    for slot, (labels, _) in enumerate(lane.series):
+        by_name.setdefault(labels[NAME], []).append(slot)
+    series = tuple(Series(name=labels[NAME], labels=labels) for labels, _ in lane.series)
+    return SeriesLayout(series=series, by_name={name: tuple(slots) for name, slots in by_name.items()}, types={})
+
+
+def _nothing_read(api: PrometheusApi, others: Sequence[tuple[ServerSeries, SeriesLayout]]) -> CollectError:
+    if not others:
+        return CollectError("holds no server that is read", where=str(api.address), hint=_SCRAPE)
+    lane, layout = others[0]
+    what = f"holds {named(layout)} ({lane.server}), whose page is not read"
+    return CollectError(what, where=str(api.address), hint=instead_of(layout))
 
 
 def _copied(lanes: Sequence[ServerSeries]) -> Iterator[BlindSpot]:

@@ -19,7 +19,7 @@ from exporters.sources.address import Address, parse_address
 from exporters.sources.host import find_server, listening_ports
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.parallel import Lanes
-from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_metrics
+from exporters.sources.probe import OtherServer, first_found, probe_grpc, probe_http, probe_metrics
 from exporters.sources.triton_grpc import NOT_INSTALLED
 from exporters.sources.triton_http import HttpApi
 from exporters.sources.triton_server import Api, Metrics, TritonServer
@@ -327,6 +327,10 @@ class _Search:
                 raise CollectError(failure.reason, where=str(parse_address(url)), hint=hint)
 
     def _nothing(self) -> CollectError:
+        every = (failure for failures in self.failures.values() for failure in failures.values())
+        other = next((failure for failure in every if isinstance(failure, OtherServer)), None)
+        if other is not None:
+            return CollectError(other.reason, where=str(self.given), hint=other.instead)
         reasons: dict[str, dict[str, None]] = {}
         for failures in self.failures.values():
             for place, failure in failures.items():

@@ -151,7 +151,7 @@ def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
     ("answer", "stated"),
     [
         (HTML, "an HTML page"),
-        (page(b"node_load1 0.5\n"), "another program"),
+        (page(b"node_load1 0.5\n"), "an unknown program (node_load1)"),
         (page(b"\0\1\2\3"), "binary data"),
         (page(b"{}", "application/json"), "JSON"),
         (page(b"hello there\n"), "not Prometheus metrics"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.engine import EngineSample, engine_slots, sample_of_page, samples_of_iterations, shows_engine
+from diagnostics.wire.engine import EngineSample, engine_places, sample_of_page, samples_of_iterations, shows_engine
 from diagnostics.wire.exposition import ExpositionReader
 
 
@@ -34,7 +34,7 @@ def batcher(**values: float) -> str:
 
 def sample(text: str, model: str = "llm", version: str | None = "1") -> EngineSample | None:
     snapshot = ExpositionReader().read(text.encode())
-    return sample_of_page(snapshot, engine_slots(snapshot.layout, model, version), at=7.0)
+    return sample_of_page(snapshot, engine_places(snapshot.layout, model, version), at=7.0)
 
 
 def known(text: str) -> EngineSample:

@@ -110,7 +110,7 @@ def test_a_body_is_known_by_its_content(body: bytes, kind: object) -> None:
         (b"hello\n", "not recognised"),
         (b'# Models\n\nThey are set up as follows:\n\n    name: "safety"\n    max_batch_size: 8\n', "not recognised"),
         (b"<html><body>login</body></html>", "not recognised"),
-        (b"go_goroutines 12\n", "not recognised"),
+        (b"go_goroutines 12\n", "an unknown program"),
         (b'{"error": "not found"}', "an error that a server answered"),
         (b"[" * 100_000, "not recognised"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "not recognised"),

@@ -1,0 +1,1 @@
+"""Kinds of inference servers, one module each, known by their metrics pages."""

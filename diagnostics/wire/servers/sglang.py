@@ -1,0 +1,30 @@
+"""SGLang. It counts its KV cache in tokens.
+
+Sources: sglang, `srt/metrics/collector.py`, `docs/references/production_metrics.md`.
+"""
+
+from __future__ import annotations
+
+from diagnostics.wire.servers.kind import ServerKind, ServerOption
+
+KIND = ServerKind(
+    name="SGLang",
+    prefixes=("sglang:",),
+    stored=("sglang:.+",),
+    gauges={
+        "sglang:num_running_reqs": "scheduled",
+        "sglang:num_queue_reqs": "waiting",
+        "sglang:num_used_tokens": "kv_used",
+        "sglang:max_total_num_tokens": "kv_blocks",
+    },
+    constants={"tokens_per_block": 1.0},
+    requests={
+        "sglang:e2e_request_latency_seconds_count": "success",
+        "sglang:e2e_request_latency_seconds_sum": "request_seconds",
+    },
+    labels=frozenset({"tp_rank", "pp_rank", "dp_rank", "moe_ep_rank", "engine_type", "stage"}),
+    slots=ServerOption(flag="--max-running-requests"),
+    tokens=ServerOption(flag="--chunked-prefill-size"),
+    memory=ServerOption(flag="--mem-fraction-static"),
+    unread=("the most requests that SGLang runs at once", "its failed requests", "its retracted requests"),
+)

@@ -1,0 +1,52 @@
+"""`trtllm-serve`, TensorRT-LLM's own server. Its first releases had no prefix; Dynamo adds one.
+
+Sources: TensorRT-LLM, `metrics/collector.py`, `serve/openai_server.py`, `docs/source/commands/trtllm-serve`.
+"""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.wire.servers.kind import ServerKind, ServerOption
+
+_GAUGES = {
+    "num_requests_running": "active",
+    "num_requests_waiting": "queued",
+    "max_num_active_requests": "most_active",
+    "max_batch_size_runtime": "slots",
+    "max_num_tokens_runtime": "token_budget",
+    "num_scheduled_requests": "scheduled",
+    "num_context_requests": "context",
+    "num_generation_requests": "generation",
+    "num_paused_requests": "paused",
+    "total_context_tokens": "context_tokens",
+    "iteration_latency_seconds": "iteration_seconds",
+    "kv_cache_max_blocks": "kv_blocks",
+    "kv_cache_used_blocks": "kv_used",
+    "kv_cache_free_blocks": "kv_free",
+    "kv_cache_tokens_per_block": "tokens_per_block",
+}
+# The histogram counts what it observed, which may be fewer requests than it finished.
+_REQUESTS = {
+    f"{names.SERVE_LATENCY}_count": "success",
+    f"{names.SERVE_LATENCY}_sum": "request_seconds",
+    f"{names.SERVE_QUEUE}_sum": "queue_seconds",
+    f"{names.SERVE_INFERENCE}_sum": "infer_seconds",
+}
+_PREFIXED = {prefix + name: meaning for name, meaning in _GAUGES.items() for prefix in names.SERVE_PREFIXES}
+# Other servers without a prefix call these two the same.
+_SHARED = {"num_requests_running", "num_requests_waiting"}
+KIND = ServerKind(
+    name="trtllm-serve",
+    marks=frozenset(
+        {*_PREFIXED, *(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in names.SERVE_PREFIXES)} - _SHARED
+    ),
+    never=frozenset({names.NIM_SLOTS}),
+    stored=("trtllm[_:].+",),
+    gauges=_PREFIXED,
+    requests={prefix + name: counter for name, counter in _REQUESTS.items() for prefix in names.SERVE_PREFIXES},
+    errors={f"{prefix}request_error_total": "http_code" for prefix in names.SERVE_PREFIXES},
+    labels=frozenset({"finished_reason", "http_code", "engine_type", "cache_level", "cache_tier", "token_position"}),
+    slots=ServerOption(flag="--max_batch_size", key="max_batch_size"),
+    tokens=ServerOption(flag="--max_num_tokens", key="max_num_tokens"),
+    memory=ServerOption(flag="--kv_cache_free_gpu_memory_fraction", key="kv_cache_config.free_gpu_memory_fraction"),
+)

@@ -1,0 +1,35 @@
+"""vLLM: alone, as an engine under Triton or Dynamo, or inside NIM 2.
+
+Alone it names its model by `model_name`; as a backend of Triton by `model`, with few families.
+Sources: vllm, `v1/metrics/loggers.py` and the design of its metrics; vllm_backend, `src/utils/metrics.py`.
+"""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.wire.servers.kind import ServerKind, ServerOption
+
+KIND = ServerKind(
+    name="vLLM",
+    prefixes=("vllm:",),
+    stored=("vllm:.+",),
+    gauges={
+        names.VLLM_RUNNING: "scheduled",
+        names.VLLM_WAITING: "waiting",
+        "vllm:kv_cache_usage_perc": "kv_share",
+        "vllm:gpu_cache_usage_perc": "kv_share",  # its name in V0
+        names.NIM_SLOTS: "slots",  # NIM 2 adds it
+    },
+    limits={"vllm:cache_config_info": {"num_gpu_blocks": "kv_blocks", "block_size": "tokens_per_block"}},
+    requests={
+        f"{names.VLLM_LATENCY}_count": "success",
+        f"{names.VLLM_LATENCY}_sum": "request_seconds",
+        "vllm:request_queue_time_seconds_sum": "queue_seconds",
+        "vllm:request_inference_time_seconds_sum": "infer_seconds",
+    },
+    labels=frozenset({"finished_reason", "engine", "waiting_lora_adapters", "running_lora_adapters", "position"}),
+    slots=ServerOption(flag="--max-num-seqs", key="max-num-seqs"),
+    tokens=ServerOption(flag="--max-num-batched-tokens", key="max-num-batched-tokens"),
+    memory=ServerOption(flag="--gpu-memory-utilization", key="gpu-memory-utilization"),
+    unread=("the most sequences that vLLM runs at once (--max-num-seqs)", "its failed requests", "its preemptions"),
+)
