@@ -33,7 +33,14 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import HELD_LIMITS, cache_is_short, held_earlier, slots_are_taken, wait_claim
+from diagnostics.checks.engine_gates import (
+    HELD_LIMITS,
+    cache_is_short,
+    held_earlier,
+    restarted_with,
+    slots_are_taken,
+    wait_claim,
+)
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.engine import (
     ENGINE_KV_BLOCKED,
@@ -84,6 +91,8 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
 
 def _suggestion(ledger: Ledger, subject: Subject, slots: int) -> Suggestion:
     wanted = _wanted(slots, ledger.read(ENGINE_PEAK_HELD, subject).value or 0.0)
+    if kind := ledger.evidence.server_kind(subject):
+        return restarted_with(kind, subject, kind.slots, wanted, slots)
     config = ledger.evidence.config(subject)
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
         return Suggestion(

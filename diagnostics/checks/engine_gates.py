@@ -35,6 +35,7 @@ from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
 from diagnostics.wire.json_body import number
+from diagnostics.wire.servers.kind import ServerKind, ServerOption
 
 MOST_TOKENS = "max_tokens_in_paged_kv_cache"
 MEMORY_FRACTION = "kv_cache_free_gpu_mem_fraction"
@@ -56,6 +57,8 @@ def parameter_change(subject: Subject, key: str, value: str) -> ConfigChange:
 
 def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
     """Return how to give the KV cache more blocks: through the setting that limits it now, where that is known."""
+    if kind := ledger.evidence.server_kind(subject):
+        return _larger_cache_of(kind, subject)
     tokens, fraction = _wanted_tokens(ledger, subject), number(parameter(ledger, subject, MEMORY_FRACTION))
     reload = "unload the model first, so that the new copy finds the memory"
     now = number(parameter(ledger, subject, MOST_TOKENS))
@@ -75,6 +78,23 @@ def larger_cache(ledger: Ledger, subject: Subject) -> Suggestion:
         text=f"give {subject.model}'s engine a larger KV cache{size} ({MOST_TOKENS}, {MEMORY_FRACTION}), or let "
         f"clients ask for fewer max_tokens; never more instances; {reload}"
     )
+
+
+def _larger_cache_of(kind: ServerKind, subject: Subject) -> Suggestion:
+    """Return how a server other than Triton is given a larger cache: with options of its own."""
+    if kind.memory is None:
+        how = f"give {kind.name} a larger KV cache for {subject.model}"
+    else:
+        how = f"restart {kind.name} for {subject.model} with a larger {kind.memory}"
+    return Suggestion(text=f"{how}, on a GPU with memory to spare; or let clients ask for fewer max_tokens")
+
+
+def restarted_with(
+    kind: ServerKind, subject: Subject, option: ServerOption | None, wanted: int, now: int
+) -> Suggestion:
+    """Return how to change a limit of a server other than Triton: with an option of its own."""
+    how = f"with {option.setting(wanted)}" if option else f"so that its limit is {wanted}"
+    return Suggestion(text=f"restart {kind.name} for {subject.model} {how} instead of {now}")
 
 
 def _wanted_tokens(ledger: Ledger, subject: Subject) -> int | None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, wait_claim
+from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, restarted_with, wait_claim
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
     ENGINE_KV_BLOCKED,
@@ -91,6 +91,8 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
 
 
 def _suggestion(ledger: Ledger, subject: Subject, budget: int) -> Suggestion:
+    if kind := ledger.evidence.server_kind(subject):
+        return restarted_with(kind, subject, kind.tokens, 2 * budget, budget)
     config, stated = ledger.evidence.config(subject), not ledger.evidence.read(ENGINE_TOKEN_BUDGET, subject).estimated
     text = (
         f"build the engine of {subject.model} with a larger max_num_tokens, or turn on chunked context for long prompts"

@@ -427,7 +427,8 @@ def _of_signals(
     notes = clock_notes(evidence)
     yield from _as_blind_spots(notes.values())
     others = [result for result in results if result.subject.server not in notes]
-    yield from _blind_spots(relevant(evidence, others, anatomy, verdict))
+    yield from _blind_spots(evidence, relevant(evidence, others, anatomy, verdict))
+    yield from _of_kinds(evidence)
 
 
 def relevant(
@@ -440,11 +441,24 @@ def relevant(
     return [result for result in results if could_matter(evidence, result, anatomy, explained=explained)]
 
 
-def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
+def _of_kinds(evidence: Evidence) -> Iterator[BlindSpot]:
+    """Yield what is not read of servers other than Triton."""
+    for model in evidence.subjects(Scope.MODEL):
+        kind = evidence.server_kind(model)
+        if kind is None:
+            continue
+        for what in kind.unread:
+            yield BlindSpot(what=f"{what} ({model.model})", why=f"not on {kind.name}'s page, or not read yet", fix="")
+
+
+def _blind_spots(evidence: Evidence, results: Sequence[Result]) -> tuple[BlindSpot, ...]:
     """Return one blind spot per signal that a check looked for in vain and that can be switched on."""
     spots: dict[str, BlindSpot] = {}
     for result in results:
+        kind = evidence.server_kind(result.subject)
         for signal, missing in result.ledger.absent.values():
+            if kind is not None and kind.name not in signal.fix:
+                continue  # Triton's switches are not there
             if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS) and signal.name not in spots:
                 what = f"{signal.name.replace('_', ' ')} of {result.subject}"
                 why = missing.value.replace("_", " ")

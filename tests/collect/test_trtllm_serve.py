@@ -139,6 +139,7 @@ def test_iterations_say_which_limit_holds_requests_back() -> None:
 
     assert [finding.check for finding in reported.actionable] == ["engine-batch-limit"]
     assert reported.actionable[0].impact.share_of_latency > 0.7
+    assert "--max_batch_size 32 (in its YAML options: max_batch_size: 32)" in str(reported.actionable[0].suggestion)
     assert "instance_group" not in str(reported.actionable[0].suggestion)
     assert reported.verdict == "degraded"
 

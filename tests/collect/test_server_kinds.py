@@ -1,0 +1,167 @@
+"""Every kind of server is known by its page: in saved files, at an address and in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_triton import FakeServer, page
+
+from diagnostics.cli.main import main
+from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.errors import CollectError
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window.points import Counter
+from diagnostics.window.view import METRICS
+from diagnostics.window.window import window_of
+from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.records import BodyKind, Scrape
+from diagnostics.wire.servers.catalogue import kinds_of, named, server_kinds
+from exporters.sources.access import SourceOptions
+from exporters.sources.triton import discover
+
+PAGES = {one.stem: one.read_bytes() for one in sorted((Path(__file__).parent / "pages").glob("*.txt"))}
+UNREAD = {
+    "dynamo_frontend": "NVIDIA Dynamo's frontend",
+    "dynamo_worker": "a worker of NVIDIA Dynamo",
+    "tgi": "Text Gen",
+}
+OPTIONS = SourceOptions(timeout=2.0)
+
+
+def test_there_is_a_page_for_every_kind() -> None:
+    shown = {kind.name for body in PAGES.values() for kind in kinds_of(ExpositionReader().read(body).layout)}
+
+    assert shown == {kind.name for kind in server_kinds()}
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("dynamo_frontend", "NVIDIA Dynamo's frontend"),
+        ("dynamo_worker", "a worker of NVIDIA Dynamo"),
+        ("dynamo_vllm_worker", "a worker of NVIDIA Dynamo with vLLM"),
+        ("nim_1", "NVIDIA NIM"),
+        ("nim_2", "vLLM"),
+        ("sglang", "SGLang"),
+        ("tgi", "Text Generation Inference"),
+        ("triton", "Triton"),
+        ("trtllm_serve", "trtllm-serve"),
+        ("trtllm_serve_1_0", "trtllm-serve"),
+        ("vllm", "vLLM"),
+    ],
+)
+def test_a_page_is_named_for_what_it_is(name: str, kinds: str) -> None:
+    assert named(ExpositionReader().read(PAGES[name]).layout) == kinds
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_saved_page_that_is_not_read_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "page.txt"
+    saved.write_bytes(PAGES[name])
+
+    assert main(["explain", str(saved)]) == 3
+    shown = capsys.readouterr()
+    assert UNREAD[name] in shown.err
+    assert "healthy" not in shown.out
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_an_address_that_is_not_read_is_named(name: str) -> None:
+    site = FakeServer({"GET /metrics": page(PAGES[name], "text/plain")})
+    with site.running() as server, pytest.raises(CollectError) as caught:
+        discover(f"127.0.0.1:{server.port}", OPTIONS)
+
+    assert UNREAD[name] in str(caught.value)
+    assert "no Triton" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "nim_1", "nim_2", "dynamo_vllm_worker"])
+def test_a_page_of_another_engine_is_found_at_its_address(name: str) -> None:
+    with FakeServer({"GET /metrics": page(PAGES[name], "text/plain")}).running() as server:
+        found = discover(f"127.0.0.1:{server.port}", OPTIONS)
+
+    assert found.urls == (f"http://127.0.0.1:{server.port}/metrics",)
+
+
+def test_an_unknown_program_is_named_by_its_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "page.txt"
+    saved.write_text("# TYPE go_goroutines gauge\ngo_goroutines 8\n")
+
+    assert main(["explain", str(saved)]) == 3
+    assert "an unknown program (go_goroutines)" in capsys.readouterr().err
+
+
+def grown(body: bytes, reads: int) -> list[Scrape]:
+    """Return reads a second apart in which every counter of a page grows by a tenth of its value a second."""
+    kept = ExpositionReader().read(body)
+    counters = {name for name in kept.layout.by_name if name.endswith(("_total", "_count", "_sum", "_bucket"))}
+    found = []
+    for second in range(reads):
+        lines = []
+        for line in body.decode().splitlines():
+            name, value = line.split("{")[0], line.rsplit(" ", 1)[-1]
+            head = line.rsplit(" ", 1)[0]
+            lines.append(f"{head} {float(value) * (1 + second / 10)}" if name in counters else line)
+        at = 1e9 + second
+        found.append(Scrape(server="llm", kind=BodyKind.METRICS, at=at, mono=at, body="\n".join([*lines, ""]).encode()))
+    return found
+
+
+def explained(body: bytes) -> Explanation:
+    window = window_of(grown(body, 30))
+    return explain(WindowEvidence(window), WindowFacts(start=window.start, end=window.end, sources=("llm",)))
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "nim_1", "nim_2", "dynamo_vllm_worker"])
+def test_waiting_requests_are_never_healthy(name: str) -> None:
+    found = explained(PAGES[name])
+
+    assert found.verdict not in ("healthy", "idle")
+    assert "requests wait inside" in f"{found.findings} {found.symptoms}"
+
+
+def test_slots_of_vllm_are_the_cause_where_its_page_has_them() -> None:
+    found = explained(PAGES["nim_2"])
+
+    assert [one.check for one in found.actionable] == ["engine-batch-limit"]
+    assert "--max-num-seqs 32 (in its YAML options: max-num-seqs: 32)" in str(found.actionable[0].suggestion)
+
+
+def test_a_full_cache_of_vllm_is_the_cause_where_its_slots_are_known() -> None:
+    body = PAGES["nim_2"].replace(b'num_request_max{model_name="q/w"} 8.0', b'num_request_max{model_name="q/w"} 256.0')
+    found = explained(
+        body.replace(b'perc{engine="0",model_name="q/w"} 0.25', b'perc{engine="0",model_name="q/w"} 0.99')
+    )
+
+    assert [one.check for one in found.actionable] == ["kv-cache-exhausted"]
+    assert "--gpu-memory-utilization" in str(found.actionable[0].suggestion)
+
+
+def test_engines_behind_one_name_are_not_taken_for_one() -> None:
+    body = PAGES["nim_2"]
+    both = body + b'vllm:num_requests_running{engine="1",model_name="q/w"} 1.0\n'
+    both += b'vllm:num_requests_waiting{engine="1",model_name="q/w"} 0.0\n'
+
+    assert explained(both).actionable == ()
+
+
+def test_what_cannot_be_switched_on_is_not_advised() -> None:
+    fixes = " ".join(spot.fix for spot in explained(PAGES["vllm"]).blind_spots)
+
+    assert "v2/models" not in fixes
+    assert "Triton" not in fixes
+
+
+def test_errors_of_trtllm_serve_are_failures_and_bad_requests_are_not() -> None:
+    window = window_of(grown(PAGES["trtllm_serve"], 5))
+    table = window.servers["llm"].tables[METRICS]["meta/llama", ""]
+
+    assert sum(step.values[Counter.FAILURE] for step in table.steps) == pytest.approx(8)
+
+
+def test_failures_of_nim_are_counted() -> None:
+    window = window_of(grown(PAGES["nim_1"], 5))
+    (table,) = window.servers["llm"].tables[METRICS].values()
+
+    assert sum(step.values[Counter.FAILURE] for step in table.steps) == pytest.approx(1.2)
