@@ -163,7 +163,7 @@ def _suggestion(ledger: Ledger, subject: Subject, load: StageLoad, count: int, f
     )
 
 
-_CROWD = {
+_CROWDED = {
     QUEUE_SECONDS: 0.133,
     INSTANCE_BUSY_SHARE: 0.999,
     INSTANCES: 12,
@@ -178,21 +178,21 @@ _CROWD = {
     REQUEST_SECONDS: 0.267,
 }
 CASES = (
-    CheckCase(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWD),
+    CheckCase(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWDED),
     CheckCase(
         title="is quiet when the card has room",
         expect=Expected.QUIET,
-        readings={**_CROWD, DEVICE_HEADROOM: 0.5},
+        readings={**_CROWDED, DEVICE_HEADROOM: 0.5},
     ),
-    CheckCase(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWD, INSTANCES: 2}),
+    CheckCase(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWDED, INSTANCES: 2}),
     CheckCase(
         title="is quiet when instances idle",
         expect=Expected.QUIET,
-        readings={**_CROWD, INSTANCE_BUSY_SHARE: 0.2},
+        readings={**_CROWDED, INSTANCE_BUSY_SHARE: 0.2},
     ),
     CheckCase(
         title="is unknown when the GPU was not measured",
         expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _CROWD.items() if k is not DEVICE_HEADROOM},
+        readings={k: v for k, v in _CROWDED.items() if k is not DEVICE_HEADROOM},
     ),
 )

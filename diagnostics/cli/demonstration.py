@@ -14,7 +14,7 @@ from diagnostics.cli.sources import TIMELESS, WindowOptions, until_sure
 from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import DemoFault, make_release
-from diagnostics.demo.load import ClientRequest, LoadProgress, LoadSummary, summarise
+from diagnostics.demo.load import LoadProgress, LoadSummary, SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
@@ -97,7 +97,7 @@ class Demonstration:
         server.check()
         return DemoRun(explanation=explanation, client=summarise(r for r in records if _settled(r, records)))
 
-    def _send(self, server: TritonLauncher, seconds: float) -> list[ClientRequest]:
+    def _send(self, server: TritonLauncher, seconds: float) -> list[SentRequest]:
         return run_load(
             server.http_url,
             replace(self.fault.load, duration=seconds),
@@ -205,7 +205,7 @@ def _counts(run: DemoRun) -> str:
     return f"{run.client.requests}, {run.client.errors}"
 
 
-def _settled(record: ClientRequest, records: list[ClientRequest]) -> bool:
+def _settled(record: SentRequest, records: list[SentRequest]) -> bool:
     return record.t - records[0].t >= SETTLING_SECONDS
 
 

@@ -14,7 +14,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.options import coloured, nearest, places_given
-from diagnostics.cli.running_service import CheckAnswer, RunningService, path_of, url_option
+from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
 from diagnostics.cli.sources import moment
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
@@ -75,7 +75,7 @@ def ask(service: RunningService, requested: ServiceQuery) -> int:
     if requested.check is not None:
         if requested.at is not None or requested.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{requested.check}", CheckAnswer)["account"], nl=False)
+        click.echo(service.json(f"{path_of(name)}/checks/{requested.check}", CheckReply)["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, requested)
     output = "coloured" if requested.output == "text" else requested.output

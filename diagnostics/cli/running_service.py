@@ -25,7 +25,7 @@ _LAST_SECOND = 253_402_300_799.0  # of the year 9999
 Time = Annotated[float, msgspec.Meta(ge=0, le=_LAST_SECOND)]
 
 
-class CheckAnswer(TypedDict):
+class CheckReply(TypedDict):
     """Of `/deployments/…/checks/…`."""
 
     account: str

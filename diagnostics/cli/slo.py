@@ -31,7 +31,7 @@ form; several may be given.
 Exit: 0, 1 something at --fail-on, 2 usage, 3 could not collect.
 """
 _ONE_OF_THEM = "leave it out, or SOURCE and --config.file"
-Told = dict[str, Any]
+SloReply = dict[str, Any]
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -144,7 +144,7 @@ def _requested(service: RunningService, slos: Sequence[Slo], period: float | Non
     """Print a running service's answer and return the exit code."""
     names = [slo.name for slo in slos]
     query = {"period": period, **({"name": names} if names else {})}
-    reported: Told = service.json("/slos", Slos, **query)
+    reported: SloReply = service.json("/slos", Slos, **query)
     if not reported["slos"]:
         raise UsageError("the service has no objectives", where=service.url, hint="write [[slo]] or slo_files")
     if not {slo.name for slo in slos} <= {one["name"] for one in reported["slos"]}:
@@ -157,7 +157,7 @@ def _requested(service: RunningService, slos: Sequence[Slo], period: float | Non
     return _exit_code(reported, fail_on)
 
 
-def _refuse_others(reported: Sequence[Told], slos: Sequence[Slo], period: float | None) -> None:
+def _refuse_others(reported: Sequence[SloReply], slos: Sequence[Slo], period: float | None) -> None:
     """Refuse to show what the service counts for an objective of the same name that is another one."""
     from diagnostics.render.slo.json import slo_head
 
@@ -170,7 +170,7 @@ def _refuse_others(reported: Sequence[Told], slos: Sequence[Slo], period: float 
             raise UsageError(f"the service counts another objective {slo.name!r}", where=slo.where, hint=hint)
 
 
-def _exit_code(reported: Told, fail_on: str) -> int:
+def _exit_code(reported: SloReply, fail_on: str) -> int:
     slos = reported["slos"]
     if all(one["events"]["total"] == 0 for one in slos):
         return EXIT_COLLECT

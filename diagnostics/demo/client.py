@@ -14,7 +14,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from diagnostics.demo.load import ClientRequest, LoadProfile, LoadProgress, Pattern, schedule
+from diagnostics.demo.load import LoadProfile, LoadProgress, Pattern, SentRequest, schedule
 from diagnostics.errors import CollectError, DiagError, UsageError
 
 try:
@@ -41,7 +41,7 @@ class LoadClient:
         self._address = urlsplit(url).netloc
         self._profile, self._limit, self._timeout = profile, max_in_flight, request_timeout
         self._stopped = threading.Event()
-        self._records: list[ClientRequest] = []
+        self._records: list[SentRequest] = []
         self._errors = 0
         self._started = time.monotonic()
         self._failure: DiagError | None = None
@@ -54,7 +54,7 @@ class LoadClient:
         """Return how far the run is."""
         return LoadProgress(elapsed=time.monotonic() - self._started, answered=len(self._records), errors=self._errors)
 
-    def result(self) -> list[ClientRequest]:
+    def result(self) -> list[SentRequest]:
         """Return the records in order of sending.
 
         Raises:
@@ -110,7 +110,7 @@ class LoadClient:
             code = _status(error)
         self._errors += code != 200
         self._records.append(
-            ClientRequest(
+            SentRequest(
                 t=wall,
                 model=self._profile.model,
                 ms=(time.monotonic() - sent) * 1e3,

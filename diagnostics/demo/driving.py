@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from diagnostics.demo.load import ClientRequest, LoadProfile, LoadProgress
+from diagnostics.demo.load import LoadProfile, LoadProgress, SentRequest
 
 _POLL_SECONDS = 0.2
 
@@ -33,7 +33,7 @@ def run_load(
     stop: threading.Event | None = None,
     max_in_flight: int = 256,
     request_timeout: float = 30.0,
-) -> list[ClientRequest]:
+) -> list[SentRequest]:
     """Put the load on the server at `url`, and return what the client saw, in order of sending.
 
     Blocks until every request is answered or timed out. Requests are sent from a thread of their own:

@@ -59,7 +59,7 @@ class LoadProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRequest:
+class SentRequest:
     """What the client saw of one request; the fields of a capture's `client.jsonl`.
 
     Attributes:
@@ -133,7 +133,7 @@ def schedule(profile: LoadProfile) -> tuple[float, ...]:
             return tuple(sorted(chance.uniform(0.0, profile.duration) for _ in range(count)))
 
 
-def summarise(records: Iterable[ClientRequest]) -> LoadSummary:
+def summarise(records: Iterable[SentRequest]) -> LoadSummary:
     """Return count, errors and latencies of the records."""
     everything = list(records)
     latencies = sorted(record.ms for record in everything if record.ok)
@@ -152,6 +152,6 @@ def _percentile(ascending: Sequence[float], share: float) -> float | None:
     return ascending[max(0, math.ceil(share * len(ascending)) - 1)] if ascending else None
 
 
-def write_records(records: Iterable[ClientRequest], path: Path) -> None:
+def write_records(records: Iterable[SentRequest], path: Path) -> None:
     """Write the records as a capture's `client.jsonl`."""
     path.write_text("".join(record.line() + "\n" for record in records), "utf-8")

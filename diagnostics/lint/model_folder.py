@@ -164,15 +164,15 @@ class ModelFolder:
 
 
 _Answer = TypeVar("_Answer")
-_Asked = TypeVar("_Asked", ModelFolder, ConfigMessage)
+_Keyed = TypeVar("_Keyed", ModelFolder, ConfigMessage)
 
 
-def remembered(ask: Callable[[_Asked], _Answer]) -> Callable[[_Asked], _Answer]:
+def remembered(ask: Callable[[_Keyed], _Answer]) -> Callable[[_Keyed], _Answer]:
     """Return a function that asks each model, or block, once: rules ask the same of it many times."""
     key = f"{ask.__module__}.{ask.__qualname__}"
 
     @wraps(ask)
-    def requested(one: _Asked) -> _Answer:
+    def requested(one: _Keyed) -> _Answer:
         known: dict[str, _Answer] = one.__dict__
         if key not in known:
             known[key] = ask(one)

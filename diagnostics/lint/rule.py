@@ -31,11 +31,11 @@ class RuleScope(StrEnum):
     """What a rule is asked about, each once."""
 
     MODEL = "model"
-    """A model whose configuration could be read and which is no ensemble: `ModelView`."""
+    """A model whose configuration could be read and which is no ensemble: `ConfiguredModelView`."""
     ENSEMBLE = "ensemble"
-    """An ensemble: `ModelView`."""
+    """An ensemble: `ConfiguredModelView`."""
     ANY_MODEL = "any-model"
-    """A model or an ensemble: `ModelView`."""
+    """A model or an ensemble: `ConfiguredModelView`."""
     REPOSITORY = "repository"
     """A repository with all its models: `RepositoryView`."""
     DEPLOYMENT_FILE = "deployment-file"
@@ -112,7 +112,7 @@ def _bounded(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelView(RuleView):
+class ConfiguredModelView(RuleView):
     """One model, the repository around it, and its configuration."""
 
     model: ModelFolder

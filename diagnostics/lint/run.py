@@ -16,7 +16,15 @@ from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, SourceLocation, TextFile, read_text
 from diagnostics.lint.queries import Expression, queries_of
 from diagnostics.lint.repository import Difficulty, Project, Repository, UnreadableFile, read_project, troubles_of
-from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, RuleScope, TroubleView, WaiverView
+from diagnostics.lint.rule import (
+    ConfiguredModelView,
+    FileView,
+    QueryView,
+    RepositoryView,
+    RuleScope,
+    TroubleView,
+    WaiverView,
+)
 from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
 
@@ -115,7 +123,10 @@ class _Run:
         if config is not None and not repository.misplaced:
             scope = RuleScope.ENSEMBLE if model.ensemble else RuleScope.MODEL
             for each in (scope, RuleScope.ANY_MODEL):
-                self._ask(each, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))
+                self._ask(
+                    each,
+                    lambda shared: ConfiguredModelView(**shared, model=model, repository=repository, config=config),
+                )
 
     def _file(self, shown: str, path: Path) -> None:
         try:

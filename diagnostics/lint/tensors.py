@@ -25,7 +25,7 @@ class DeclaredTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnsembleStep:
+class StepBlock:
     """A step of an ensemble; the maps go from the member's tensor to the ensemble's."""
 
     block: ConfigMessage
@@ -59,13 +59,13 @@ def declared(model: ModelFolder, field: str) -> tuple[DeclaredTensor, ...] | Non
 
 
 @remembered
-def steps(config: ConfigMessage) -> tuple[EnsembleStep, ...]:
+def steps(config: ConfigMessage) -> tuple[StepBlock, ...]:
     """Return the steps of an ensemble, in order; none where it has none."""
     scheduling = config.block("ensemble_scheduling")
     return tuple(_step(block) for block in scheduling.blocks("step")) if scheduling else ()
 
 
-def run_order(every: Sequence[EnsembleStep], given: Collection[str]) -> tuple[int, ...]:
+def run_order(every: Sequence[StepBlock], given: Collection[str]) -> tuple[int, ...]:
     """Return the numbers of the steps that run, from the tensors `given` on, each after those that it waits for.
 
     Takes time in proportion to what is written. A step that waits for what nobody writes, or in a circle, is left out.
@@ -120,6 +120,6 @@ def _tensor(block: ConfigMessage) -> DeclaredTensor:
     )
 
 
-def _step(block: ConfigMessage) -> EnsembleStep:
+def _step(block: ConfigMessage) -> StepBlock:
     inputs, outputs = block.map("input_map"), block.map("output_map")
-    return EnsembleStep(block=block, model=block.text("model_name") or None, inputs=inputs, outputs=outputs)
+    return StepBlock(block=block, model=block.text("model_name") or None, inputs=inputs, outputs=outputs)

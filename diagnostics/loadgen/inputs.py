@@ -57,12 +57,12 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
     kinds = {field["name"]: field.get("data_type", "") for field in config["input"]}
     names = set(kinds)
     values: dict[str, object] = {}
-    asked: list[str] = []
+    sent: list[str] = []
     if "sampling_parameters" in names:
         values["sampling_parameters"] = json.dumps(
             {"max_tokens": max_tokens, "min_tokens": max_tokens, "ignore_eos": True, "temperature": 0}
         )
-        asked = ["max_tokens", "min_tokens", "ignore_eos", "greedy"]
+        sent = ["max_tokens", "min_tokens", "ignore_eos", "greedy"]
     elif _first(_MAX, names):
         for what, known, value in (
             ("max_tokens", _MAX, max_tokens),
@@ -74,10 +74,10 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
             # −1, which no token has, is no number of an unsigned type: such a model is not asked to go on.
             if name and not (what == "ignore_eos" and "UINT" in kinds[name]):
                 values[name] = value
-                asked.append(what)
-    if asked:
+                sent.append(what)
+    if sent:
         values |= _beside(config, names, streaming)
-    return SamplingParameters(values=values, asked=tuple(asked), max_tokens=max_tokens if asked else None)
+    return SamplingParameters(values=values, asked=tuple(sent), max_tokens=max_tokens if sent else None)
 
 
 def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
@@ -86,13 +86,13 @@ def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
     return int(values[name].flat[0]) if name else otherwise
 
 
-def as_given(asked: SamplingParameters, given: Sequence[Mapping[str, Any]]) -> SamplingParameters:
+def as_given(parameters: SamplingParameters, given: Sequence[Mapping[str, Any]]) -> SamplingParameters:
     """Return what requests of a file ask for: the most that one of them does; nothing where they say how to sample."""
     if any("sampling_parameters" in values for values in given):
         return SamplingParameters(values={}, asked=(), max_tokens=None)
-    if asked.max_tokens is None:
-        return asked
-    return replace(asked, max_tokens=max(bound_in(values, asked.max_tokens) for values in given))
+    if parameters.max_tokens is None:
+        return parameters
+    return replace(parameters, max_tokens=max(bound_in(values, parameters.max_tokens) for values in given))
 
 
 def _beside(config: Mapping[str, Any], names: set[str], streaming: bool) -> dict[str, object]:
@@ -265,18 +265,18 @@ def make_requests(config: Config, *, length: int, max_tokens: int, seed: int, st
 
     """
     _refuse_state(config)
-    asked = sampling(config, max_tokens, streaming=streaming)
-    fields = [field for field in config["input"] if not _optional(field) and field["name"] not in asked.values]
+    parameters = sampling(config, max_tokens, streaming=streaming)
+    fields = [field for field in config["input"] if not _optional(field) and field["name"] not in parameters.values]
     count = _variants(config, fields, length)
     drawn = list(_drawn(config, fields, length, seed, count))
-    fixed = _fixed(config, asked)
+    fixed = _fixed(config, parameters)
     return Requests(
         values=tuple({**values, **fixed} for values in drawn),
         kinds=kinds_of(config),
         digest=_digest(drawn),
         text=any(field["data_type"] == "TYPE_STRING" for field in fields),
         length=length if any(_takes_length(field) for field in fields) else None,
-        sampling=asked,
+        sampling=parameters,
     )
 
 
@@ -288,8 +288,8 @@ def read_requests(config: Config, path: Path, *, max_tokens: int, streaming: boo
 
     """
     _refuse_state(config)
-    asked = sampling(config, max_tokens, streaming=streaming)
-    fixed = _fixed(config, asked)
+    parameters = sampling(config, max_tokens, streaming=streaming)
+    fixed = _fixed(config, parameters)
     needed = {field["name"] for field in config["input"] if not _optional(field)} - fixed.keys()
     given = [_of_line(config, line, needed, f"{path}:{number}") for number, line in _lines(path)]
     if not given:
@@ -303,7 +303,7 @@ def read_requests(config: Config, path: Path, *, max_tokens: int, streaming: boo
         digest=_digest(given),
         text=any(kinds[name] == "BYTES" for values in given for name in values),
         length=None,
-        sampling=as_given(asked, given),
+        sampling=as_given(parameters, given),
     )
 
 
@@ -322,9 +322,9 @@ def _optional(field: Mapping[str, Any]) -> bool:
     return bool(field.get("optional"))
 
 
-def _fixed(config: Config, asked: SamplingParameters) -> dict[str, NDArray[Any]]:
+def _fixed(config: Config, parameters: SamplingParameters) -> dict[str, NDArray[Any]]:
     try:
-        return {name: tensor_of(config, name, value) for name, value in asked.values.items()}
+        return {name: tensor_of(config, name, value) for name, value in parameters.values.items()}
     except ValueError as error:
         raise UsageError(f"cannot be asked for answers of one length: {error}", where=config["name"]) from None
 

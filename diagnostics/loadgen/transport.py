@@ -45,14 +45,14 @@ def _tokens(counts: Any) -> int:
         raise ValueError("what counts its tokens is no number") from None
 
 
-def of_model(asked: str, stated: object) -> None:
+def of_model(requested: str, stated: object) -> None:
     """Refuse an answer of another model than was asked; one that names none is taken at its word.
 
     Raises:
         ValueError: it names another model.
 
     """
-    if stated and stated != asked:
+    if stated and stated != requested:
         raise ValueError(f"it is of model {stated!r}")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import FrameType
 
 from diagnostics.bench.block import Diagnosis, RequestResult
-from diagnostics.demo.load import ClientRequest
+from diagnostics.demo.load import SentRequest
 from diagnostics.diagnosis.explanation import Explanation, explain_window, focused
 from diagnostics.diagnosis.validation import validated
 from diagnostics.render.phrases import headline, next_step, subject_name
@@ -168,7 +168,7 @@ class Watcher:
 
     def _client(self, model: str, answers: Iterable[RequestResult]) -> Scrape:
         records = [
-            ClientRequest(
+            SentRequest(
                 t=self._clock + one.sent,
                 model=model,
                 ms=(one.end - one.sent) * 1e3,

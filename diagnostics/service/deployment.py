@@ -31,7 +31,7 @@ class Gone:
     server: str
 
 
-class SpanBatch(NamedTuple):
+class RoutedSpans(NamedTuple):
     """Spans that arrived at Unix second `at`, and what is to be known of them beside."""
 
     spans: Sequence[Span]
@@ -39,7 +39,7 @@ class SpanBatch(NamedTuple):
     about: Recorded = Recorded()
 
 
-Arrival = Scrape | Gone | SpanBatch
+Arrival = Scrape | Gone | RoutedSpans
 
 
 class Deployment:

@@ -14,7 +14,7 @@ from typing import Protocol
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from diagnostics.errors import MalformedBody
-from diagnostics.service.deployment import SpanBatch
+from diagnostics.service.deployment import RoutedSpans
 from diagnostics.service.listening import ip_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
@@ -175,19 +175,19 @@ class OtlpIntake:
         self._count(accepted=given, corrupt=corrupt, refused=beyond + full)
         return _answer({"could not be read": corrupt, "are more than a second's worth": beyond, "found no room": full})
 
-    def _traced(self, routed: Routed, corrupt: int, at: float, *, vouched: bool) -> Iterator[tuple[str, SpanBatch]]:
+    def _traced(self, routed: Routed, corrupt: int, at: float, *, vouched: bool) -> Iterator[tuple[str, RoutedSpans]]:
         """Yield what each deployment is given; nothing to one all of whose traces are left out."""
         for name, spans in routed.items():
             kept = self._sampling.sift(name, spans)
             if kept:
                 about = Recorded(vouched=vouched, share=self._sampling.share(name), corrupt=corrupt)
-                yield name, SpanBatch(kept, at, about)
+                yield name, RoutedSpans(kept, at, about)
 
-    def _give(self, name: str, traced: SpanBatch) -> bool:
+    def _give(self, name: str, traced: RoutedSpans) -> bool:
         deployment = self._service.deployments.get(name)
         return deployment is not None and deployment.give(traced)
 
-    def _record(self, deployment: str, traced: SpanBatch) -> None:
+    def _record(self, deployment: str, traced: RoutedSpans) -> None:
         """Record what a deployment was given, written anew: it replays, and nothing else that was sent is kept."""
         if self._memory is not None:
             body = write_json(traced.spans, traced.about)

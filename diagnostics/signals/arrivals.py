@@ -347,7 +347,7 @@ def _peak(bins: Sequence[ArrivalBin]) -> float | None:
     return max(rates) / mean if rates and mean > 0 else None
 
 
-def _crowd(pick: Callable[[Crowding], float]) -> Callable[[Sequence[ArrivalBin]], float | None]:
+def _crowding(pick: Callable[[Crowding], float]) -> Callable[[Sequence[ArrivalBin]], float | None]:
     def compute(bins: Sequence[ArrivalBin]) -> float | None:
         found = crowding(bins)
         return pick(found) if found else None
@@ -382,19 +382,19 @@ CROWDING_CERTAINTY = _signal(
     "crowding_certainty",
     Unit.COUNT,
     "Standard score of the rank correlation between requests in an interval and their latency.",
-    _crowd(lambda found: found.z),
+    _crowding(lambda found: found.z),
 )
 CROWDED_TAIL_SECONDS = _signal(
     "crowded_tail_seconds",
     Unit.SECONDS,
     "What the most crowded twentieth of requests would lose if all came evenly, by the line through the intervals.",
-    _crowd(lambda found: found.tail_seconds),
+    _crowding(lambda found: found.tail_seconds),
 )
 CROWDED_SECONDS = _signal(
     "crowded_seconds",
     Unit.SECONDS,
     "What the mean latency would lose if the same requests came evenly, by the line through the intervals.",
-    _crowd(lambda found: found.saved_seconds),
+    _crowding(lambda found: found.saved_seconds),
 )
 
 

@@ -147,8 +147,8 @@ def _shared(execution: float, busy: float, instances: int) -> float:
     `busy` is the device's share of time in use; at worst all the instances are on it at once.
     """
     others = busy * (instances - 1) / instances
-    crowd = instances * execution
-    return crowd if others >= 1 else min(execution / (1 - others), crowd)
+    all_executing = instances * execution
+    return all_executing if others >= 1 else min(execution / (1 - others), all_executing)
 
 
 # Where between late binding and full freeze queues were measured: on two recorded pairs, windows of 1 ms.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import urllib3
 
 from diagnostics.demo.driving import Action, run_load
-from diagnostics.demo.load import ClientRequest, LoadProfile, Pattern, schedule
+from diagnostics.demo.load import LoadProfile, Pattern, SentRequest, schedule
 from tests.benchmark.draws.base import Drawn, Traffic
 
 # Long after any drawn queue, and short enough to end a recording in which nothing is answered any more.
@@ -31,17 +31,17 @@ class Ask:
     pause: float = 0.0
 
 
-def send(drawn: Drawn, urls: Sequence[str], actions: Sequence[Action]) -> list[ClientRequest]:
+def send(drawn: Drawn, urls: Sequence[str], actions: Sequence[Action]) -> list[SentRequest]:
     """Send what the clients of an incident send, and return what they saw."""
     if len(urls) == 1 and drawn.traffic == Traffic() and not drawn.by_hand:
         return run_load(urls[0], drawn.load, actions=actions, request_timeout=PATIENCE_SECONDS)
     chance, local, started = random.Random(drawn.load.seed), threading.local(), time.monotonic()
 
-    def one(due: float, chain: Sequence[Ask]) -> list[ClientRequest]:
+    def one(due: float, chain: Sequence[Ask]) -> list[SentRequest]:
         time.sleep(max(0.0, started + due - time.monotonic()))
         return [_ask(local, ask) for ask in chain]
 
-    def loop(ask: Ask) -> list[ClientRequest]:
+    def loop(ask: Ask) -> list[SentRequest]:
         records = []
         while time.monotonic() - started < drawn.load.duration:
             records.append(_ask(local, ask))
@@ -107,7 +107,7 @@ def _body(rows: int, values: int, parameters: Mapping[str, object]) -> bytes:
     return json.dumps({"inputs": [tensor], "parameters": dict(parameters)}).encode()
 
 
-def _ask(local: threading.local, ask: Ask) -> ClientRequest:
+def _ask(local: threading.local, ask: Ask) -> SentRequest:
     if not hasattr(local, "http"):
         local.http = urllib3.PoolManager(retries=False, timeout=PATIENCE_SECONDS)
     time.sleep(ask.pause)
@@ -116,4 +116,4 @@ def _ask(local: threading.local, ask: Ask) -> ClientRequest:
         code = local.http.request("POST", f"{ask.url}/v2/models/{ask.model}/infer", body=ask.body).status
     except urllib3.exceptions.HTTPError:
         local.http.clear()
-    return ClientRequest(t=sent, model=ask.model, ms=(time.time() - sent) * 1e3, ok=code == 200, code=code)
+    return SentRequest(t=sent, model=ask.model, ms=(time.time() - sent) * 1e3, ok=code == 200, code=code)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from diagnostics.demo.driving import Action
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import ClientRequest, summarise
+from diagnostics.demo.load import SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
 from diagnostics.wire.capture import CaptureWriter
@@ -93,7 +93,7 @@ def tracing(url: str) -> tuple[str, ...]:
     return (*(f"--trace-config={setting}" for setting in settings), *_SUMMARIES)
 
 
-def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[ClientRequest]]:
+def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[SentRequest]]:
     targets = [discover(server.http_url, SourceOptions()) for server, _ in fleet]
     with ExitStack() as stack, ThreadPoolExecutor(max_workers=1) as pool:
         machine = Machine(targets)
@@ -127,7 +127,7 @@ def _neighbour(share: float) -> Iterator[None]:
         process.wait()
 
 
-def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRequest]:
+def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[SentRequest]:
     actions, (first, repository) = [], fleet[0]
     if drawn.release is not None:
         spec = drawn.release
@@ -146,7 +146,7 @@ def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRequest]:
         return send(drawn, urls, actions)
 
 
-def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRequest]) -> None:
+def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[SentRequest]) -> None:
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
     names = sorted({scrape.server for scrape in scrapes if scrape.kind is BodyKind.STATISTICS})
     window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.STATISTICS]
@@ -203,7 +203,7 @@ def _trial(repaired: Drawn, environment: TritonEnvironment) -> float:
         return _mean_ms(_send(repaired, fleet))
 
 
-def _mean_ms(records: Sequence[ClientRequest]) -> float:
+def _mean_ms(records: Sequence[SentRequest]) -> float:
     warm = [record for record in records if record.t - records[0].t >= SETTLING_SECONDS]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean

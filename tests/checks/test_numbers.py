@@ -28,7 +28,7 @@ from diagnostics.signals.signal import Reading, Signal, Subject
 from tests.checks.stated import decided, subject_of
 
 
-class Told(StatedEvidence):
+class Varied(StatedEvidence):
     """Stated evidence of which one reading is as told: with an interval, a number of events or a span of its own."""
 
     def __init__(self, readings: Mapping[Signal, float], signal: Signal, **more: float) -> None:
@@ -45,7 +45,7 @@ def firing(check: str, case: int = 0) -> Mapping[Signal, float]:
 
 
 def stated(check: str, signal: Signal, readings: Mapping[Signal, float] | None = None, **more: float) -> Outcome:
-    evidence = Told({**firing(check), **(readings or {})}, signal, **more)
+    evidence = Varied({**firing(check), **(readings or {})}, signal, **more)
     return decide(catalogue()[check], Ledger(evidence, evidence.entry), subject_of(catalogue()[check]))
 
 
@@ -100,7 +100,7 @@ def test_the_fraction_of_memory_that_is_advised_is_the_backends_own() -> None:
 def test_a_wait_counts_less_one_standard_error(error: float, waits: bool) -> None:
     """Of 2.4 s, 15 % of a request of 10 s are surely waited if the standard error is under 0.9 s."""
     readings = {**firing("inflight-batching-off"), ENGINE_WAIT_SECONDS: 2.4}
-    evidence = Told(readings, ENGINE_WAIT_SECONDS, low=2.4 - 1.96 * error, high=9.0)
+    evidence = Varied(readings, ENGINE_WAIT_SECONDS, low=2.4 - 1.96 * error, high=9.0)
     quiet = nothing_held_back(Ledger(evidence, evidence.entry), SUBJECT)
 
     assert (quiet is None) is waits

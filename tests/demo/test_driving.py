@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.demo.driving import run_load
-from diagnostics.demo.load import ClientRequest, LoadProfile, Pattern, schedule, summarise, write_records
+from diagnostics.demo.load import LoadProfile, Pattern, SentRequest, schedule, summarise, write_records
 from diagnostics.demo.server import Ports
 from diagnostics.errors import CollectError, UsageError
 
@@ -22,8 +22,8 @@ def poisson(rate: float = 40.0, duration: float = 60.0, seed: int = 1) -> LoadPr
     return LoadProfile(rate=rate, duration=duration, seed=seed)
 
 
-def record(ms: float, *, ok: bool = True, t: float = 0.0, delay_ms: float = 0.0) -> ClientRequest:
-    return ClientRequest(t=t, model="ensemble", ms=ms, ok=ok, code=200 if ok else 503, delay_ms=delay_ms)
+def record(ms: float, *, ok: bool = True, t: float = 0.0, delay_ms: float = 0.0) -> SentRequest:
+    return SentRequest(t=t, model="ensemble", ms=ms, ok=ok, code=200 if ok else 503, delay_ms=delay_ms)
 
 
 def test_equal_seeds_give_equal_schedules_and_others_do_not() -> None:

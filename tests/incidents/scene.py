@@ -21,7 +21,7 @@ from tests.builders import SERVER, START, SyntheticTriton, host_body
 from tests.builders_machine import SERVER_PID, body
 from tests.builders_traces import Leg, call, ensemble_trace, export, exported, trace_id
 
-Told = Mapping[str, Any]
+Stated = Mapping[str, Any]
 GAUGES = {
     "active": (names.ENGINE_REQUESTS, names.ENGINE_REQUEST_TYPE, "active"),
     "waiting": (names.ENGINE_REQUESTS, names.ENGINE_REQUEST_TYPE, "waiting"),
@@ -48,10 +48,10 @@ class Scene:
     triton: SyntheticTriton
     reads: int = 13
     siblings: Mapping[str, SyntheticTriton] = field(default_factory=dict)
-    host: Told = field(default_factory=dict)
-    index: Sequence[Told] = ()
-    clients: Sequence[Told] = ()
-    traces: Sequence[Told] = ()
+    host: Stated = field(default_factory=dict)
+    index: Sequence[Stated] = ()
+    clients: Sequence[Stated] = ()
+    traces: Sequence[Stated] = ()
 
     @property
     def seconds(self) -> float:
@@ -110,7 +110,7 @@ def reported_at(value: float | Sequence[float], number: int) -> float:
     return value if isinstance(value, int | float) else value[number % len(value)]
 
 
-def engine_lines(models: Sequence[Told], number: int) -> Iterator[str]:
+def engine_lines(models: Sequence[Stated], number: int) -> Iterator[str]:
     """Yield the gauges of the models' engines at one read; an engine iterates unless its story says otherwise."""
     for model in models:
         if "engine" not in model:
@@ -122,12 +122,12 @@ def engine_lines(models: Sequence[Told], number: int) -> Iterator[str]:
             yield f"{family}{{{labels}}} {reported_at(value, number):g}"
 
 
-def _leg(stage: Told) -> Leg:
+def _leg(stage: Stated) -> Leg:
     below = tuple(_leg(child) for child in stage.get("below", ()))
     return Leg(**{**stage, "below": below})
 
 
-def _indexed(entries: Sequence[Told], interval: float) -> Iterator[Scrape]:
+def _indexed(entries: Sequence[Stated], interval: float) -> Iterator[Scrape]:
     for read in sorted({entry["read"] for entry in entries}):
         listed = [
             {"name": entry["model"], "version": entry.get("version", "1"), "state": entry.get("state", "READY")}

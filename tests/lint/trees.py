@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagnostics.lint.catalogue import RegisteredRule, catalogue
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import Link, LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, Link, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 PLAIN = 'name: "{name}"\nbackend: "python"\nmax_batch_size: 4\n'
@@ -31,7 +31,7 @@ def rule_that(
     return RegisteredRule(id=RULE, title="A rule", page="A rule.", rule=rule, lint=lint, cases=())  # type: ignore[arg-type]
 
 
-def _batches(see: ModelView) -> Iterator[LintProblem]:
+def _batches(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of every model that batches, with a change that ends it."""
     if see.model.max_batch_size:
         setting = Setting(path="max_batch_size", value=0)

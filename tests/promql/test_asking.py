@@ -42,7 +42,7 @@ def refusing(status: int, body: bytes, *, of: str = "nv_") -> Callable[[str], tu
 
 
 @dataclass
-class Said:
+class Printed:
     code: int
     out: str
     err: str
@@ -56,15 +56,15 @@ class Said:
         return line
 
 
-Say = Callable[..., Said]
+Say = Callable[..., Printed]
 
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    def ask(*arguments: str) -> Said:
+    def ask(*arguments: str) -> Printed:
         code = main(["explain", *arguments])
         reported = capsys.readouterr()
-        return Said(code, reported.out, reported.err)
+        return Printed(code, reported.out, reported.err)
 
     return ask
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from diagnostics.service.deployment import Arrival, SpanBatch
+from diagnostics.service.deployment import Arrival, RoutedSpans
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
 from diagnostics.service.otlp_intake import OtlpIntake
@@ -40,10 +40,10 @@ class Kept:
     """In place of a deployment."""
 
     full: bool = False
-    traced: list[SpanBatch] = field(default_factory=list)
+    traced: list[RoutedSpans] = field(default_factory=list)
 
     def give(self, arrival: Arrival) -> bool:
-        assert isinstance(arrival, SpanBatch)
+        assert isinstance(arrival, RoutedSpans)
         self.traced += [] if self.full else [arrival]
         return not self.full
 

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.diagnosis.notes import trace_notes
 from diagnostics.service import span_routing
-from diagnostics.service.deployment import SpanBatch
+from diagnostics.service.deployment import RoutedSpans
 from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.span_routing import PERIOD
@@ -212,7 +212,7 @@ def test_the_explanation_tells_of_spans_that_nobody_vouches_for(vouched: bool):
     for scrapes in rounds(3, begin=time.time() - 30):
         for scrape in scrapes:
             watched.give(scrape)
-    watched.give(SpanBatch(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
+    watched.give(RoutedSpans(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
     watched.take_in()
     notes = trace_notes(watched.evaluate().explanation.evidence, ())
     stated = [note.what for note in notes if "without credentials" in note.why]

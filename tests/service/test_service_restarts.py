@@ -28,7 +28,7 @@ from tests.store.lived import opened
 ONE = replace(incident(), deployment="chat", onset=time.time() - 90, opened=time.time() - 60, seen=time.time() - 60)
 
 
-class Told:
+class VerdictListener:
     def __init__(self) -> None:
         self.taken: list[Evaluation] = []
 
@@ -60,7 +60,7 @@ def left_open(directory: Path, *incidents: Incident) -> None:
 
 @contextlib.contextmanager
 def running(
-    directory: Path, watched: Settings, reported: Sequence[Told | Notifier]
+    directory: Path, watched: Settings, reported: Sequence[VerdictListener | Notifier]
 ) -> Iterator[tuple[Service, History]]:
     history = opened(directory)
     history.start()
@@ -77,7 +77,7 @@ def test_incidents_of_a_deployment_that_was_removed_while_the_service_was_down_e
     tmp_path: Path,
 ) -> None:
     left_open(tmp_path, ONE, replace(ONE, id="stays", deployment="other"))
-    reported = Told()
+    reported = VerdictListener()
     with running(tmp_path, settings("other"), [reported]) as (_, history):
         until(lambda: reported.ended)
         until(lambda: [one.id for one in history.reader.incidents(state="open")] == ["stays"])
@@ -92,7 +92,7 @@ def test_incidents_of_a_deployment_that_was_removed_while_the_service_was_down_e
 
 def test_one_that_is_removed_before_its_first_verdict_tells_the_end_of_its_incidents(tmp_path: Path) -> None:
     left_open(tmp_path, ONE)
-    reported = Told()
+    reported = VerdictListener()
     with running(tmp_path, settings("chat"), [reported]) as (service, _):
         assert [one.id for one in service.deployments["chat"].book.open] == [ONE.id]
         service.reload(settings("other"))
@@ -104,7 +104,7 @@ def test_one_that_is_removed_before_its_first_verdict_tells_the_end_of_its_incid
 
 
 def test_one_without_incidents_is_removed_without_a_word(tmp_path: Path) -> None:
-    reported = Told()
+    reported = VerdictListener()
     with running(tmp_path, settings("chat"), [reported]) as (service, _):
         service.reload(settings("other"))
     assert reported.taken == []

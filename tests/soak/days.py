@@ -19,7 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.service.deployment import Deployment, SpanBatch
+from diagnostics.service.deployment import Deployment, RoutedSpans
 from diagnostics.service.http.metrics import Exposition, format_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import StateBoard
@@ -82,7 +82,7 @@ class Service:
             self.deployment.give(scrape)
             self.history.consume_scrape(NAME, scrape)
         spans = decode_spans(export(ensemble_trace(trace_id(number), at - START, LEGS))).spans
-        self.deployment.give(SpanBatch(spans, at))
+        self.deployment.give(RoutedSpans(spans, at))
         self.deployment.take_in()
         evaluation = self.deployment.evaluate()
         self.opened += sum(change.kind.value == "opened" for change in evaluation.changes)

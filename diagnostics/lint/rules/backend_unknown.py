@@ -25,7 +25,7 @@ from difflib import get_close_matches
 from diagnostics import names
 from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS, served
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -38,7 +38,7 @@ _ALIKE = 0.8
 _DEFAULT_FILES = {"tensorflow_savedmodel": "model.savedmodel", "tensorflow_graphdef": "model.graphdef"}
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each name that the server refuses."""
     backend, platform = see.config.text("backend"), see.config.text("platform")
     if backend is None or platform is None:
@@ -53,7 +53,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         )
 
 
-def _of_platform(see: ModelView, platform: str) -> Iterator[LintProblem]:
+def _of_platform(see: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
     if platform in PLATFORMS or platform == ENSEMBLE:
         return
     near = (
@@ -67,7 +67,7 @@ def _of_platform(see: ModelView, platform: str) -> Iterator[LintProblem]:
     )
 
 
-def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[LintProblem]:
+def _of_backend(see: ConfiguredModelView, backend: str, platform: str) -> Iterator[LintProblem]:
     owner = PLATFORMS.get(platform)
     if platform and backend in PLATFORMS.values() and owner != backend:
         message = f"{platform!r} is no platform of the backend {backend}: the model does not load"
@@ -83,7 +83,7 @@ def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[LintPro
         yield from _of_files(see, platform)
 
 
-def _of_files(see: ModelView, platform: str) -> Iterator[LintProblem]:
+def _of_files(see: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
     name = see.config.text("default_model_filename", _DEFAULT_FILES.get(platform, "model.py"))
     for version in sorted(served(see.model) or ()) if name else ():
         held = see.model.version_files(version)

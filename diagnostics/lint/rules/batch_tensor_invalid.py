@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import tensors
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _TYPES = frozenset({"TYPE_INT32", "8", "TYPE_FP32", "11"})
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that the server refuses."""
     for field in ("batch_input", "batch_output"):
         for block in see.config.blocks(field):
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
                 yield see.problem(f"the {field} {wrong}: the model does not load", at=block.place)
 
 
-def _wrong_source(see: ModelView, block: ConfigMessage) -> str:
+def _wrong_source(see: ConfiguredModelView, block: ConfigMessage) -> str:
     sources, inputs = block.texts("source_input"), tensors(see.config, "input")
     if not block.complete or any(source.value is None for source in sources):
         return ""
@@ -55,7 +55,7 @@ def _wrong_type(block: ConfigMessage, field: str) -> str:
     return f"is of {data_type or 'no type'}, not TYPE_INT32 or TYPE_FP32" if data_type not in (None, *_TYPES) else ""
 
 
-def _wrong_target(see: ModelView, block: ConfigMessage, field: str) -> str:
+def _wrong_target(see: ConfiguredModelView, block: ConfigMessage, field: str) -> str:
     names = [target.value for target in block.texts("target_name")]
     if field == "batch_input" or None in names or not block.complete:
         return ""

@@ -26,13 +26,13 @@ from diagnostics.lint.engines import called_models, engine_of, is_engine, keeps_
 from diagnostics.lint.instances import instances
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.OVERLAP)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the engine that gets too few requests."""
     count = instances(see.model)
     if see.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(see.model):

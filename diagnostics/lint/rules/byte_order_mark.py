@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _MARK = "\ufeff"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the mark."""
     if see.config.file.text.startswith(_MARK):
         message = "the file begins with a byte order mark: the model does not load"

@@ -22,20 +22,20 @@ from collections.abc import Iterator
 
 from diagnostics.lint.config_fields import TypedMessage, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 _SCHEDULERS = "scheduling_choice"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the second field of each choice."""
     for found in typed_messages(see.model):
         yield from _of_message(see, found)
 
 
-def _of_message(see: ModelView, found: TypedMessage) -> Iterator[LintProblem]:
+def _of_message(see: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
     made: dict[str, str] = {}
     for field, held in found.known:
         first = made.setdefault(held.choice, field.name) if held.choice not in ("", _SCHEDULERS) else field.name

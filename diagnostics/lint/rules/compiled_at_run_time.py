@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import code_of
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.COMPILED)
 
@@ -33,7 +33,7 @@ _CACHE = "trt_engine_cache_enable"
 _COMPILE = "torch.compile("
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of accelerators without a cache, and of code that compiles."""
     optimization = see.config.block("optimization")
     accelerators = optimization.block("execution_accelerators") if optimization else None
@@ -52,7 +52,7 @@ def _cached(accelerator: ConfigMessage) -> bool:
     return not accelerator.complete or (text is not None and text.value in (None, "true", "True", "1"))
 
 
-def _compiles(see: ModelView) -> Iterator[LintProblem]:
+def _compiles(see: ConfiguredModelView) -> Iterator[LintProblem]:
     if see.config.has("model_warmup") is not False:
         return
     for file in code_of(see.model):

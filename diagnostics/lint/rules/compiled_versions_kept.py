@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import served
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.COMPILED)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a TensorRT model with several versions."""
     versions = served(see.model)
     if see.model.backend == "tensorrt" and versions is not None and len(versions) > 1:

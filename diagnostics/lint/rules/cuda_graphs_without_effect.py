@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import flag, is_tensorrt_llm, number, parameters, unset
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of graphs that nobody captures, or keeps."""
     optimization = see.config.block("optimization")
     cuda = optimization.block("cuda") if optimization else None

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _GETS_ONE = frozenset({"onnxruntime", "tensorrt"})
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a model that batches without a batcher."""
     most, policy = see.model.max_batch_size, see.config.block("model_transaction_policy")
     batcher = [see.config.has(field) for field in ("dynamic_batching", "sequence_batching")]

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import batches_in_flight
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Limit, Unit
 
@@ -41,7 +41,7 @@ RULE = Rule(
 _FIELD = "max_queue_delay_microseconds"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the window."""
     batching = see.config.block("dynamic_batching")
     window = batching.integer(_FIELD) if batching else None

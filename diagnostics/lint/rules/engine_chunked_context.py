@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import BuiltEngine, engine_of, flag, is_tensorrt_llm, parameters, unset
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _KEY = "enable_chunked_context"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of prompts that are not cut, or cannot be."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     if engine is None:

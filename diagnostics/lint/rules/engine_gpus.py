@@ -36,7 +36,7 @@ from diagnostics.lint.engines import (
 )
 from diagnostics.lint.instances import groups
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Limit, Unit
 
@@ -53,7 +53,7 @@ RULE = Rule(
 )
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of lists that do not fit, and of engines that are spread without need."""
     yield from _vllm(see)
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
@@ -70,7 +70,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     yield from _spread(see, engine, ranks)
 
 
-def _vllm(see: ModelView) -> Iterator[LintProblem]:
+def _vllm(see: ConfiguredModelView) -> Iterator[LintProblem]:
     ranks = parallel(vllm_settings(see.model)) if see.model.backend == VLLM else None
     for group in groups(see.model) or ():
         if ranks and ranks > 1 and group.kind == names.KIND_GPU:
@@ -80,7 +80,7 @@ def _vllm(see: ModelView) -> Iterator[LintProblem]:
             yield see.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
 
 
-def _spread(see: ModelView, engine: BuiltEngine, ranks: int) -> Iterator[LintProblem]:
+def _spread(see: ConfiguredModelView, engine: BuiltEngine, ranks: int) -> Iterator[LintProblem]:
     memory = see.settings.gpu_memory_bytes
     size = sum(path.stat().st_size for path in (see.model.path / Path(engine.path).parent).glob("rank*.engine"))
     if memory and size and ranks > 1 and size < memory * FILLS_LITTLE.value:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from diagnostics.lint.engines import TENSORRT_LLM, VLLM, engine_gpus, parameter, unset
 from diagnostics.lint.instances import groups, instances
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _GPUS = "gpu_device_ids"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of instances that have no GPUs of their own."""
     count = instances(see.model)
     if see.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(see, count):
@@ -45,7 +45,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     )
 
 
-def _apart(see: ModelView, count: int) -> bool:
+def _apart(see: ConfiguredModelView, count: int) -> bool:
     """Return whether each instance has GPUs of its own, or may have."""
     lists = engine_gpus(see.model)
     gpus = [gpu for one in lists for gpu in one]

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import engine_of, is_tensorrt_llm, number, parameter, parameters
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
@@ -30,7 +30,7 @@ _FRACTION = "kv_cache_free_gpu_mem_fraction"
 _CAP = "max_tokens_in_paged_kv_cache"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the cache's size."""
     if not is_tensorrt_llm(see.model):
         return
@@ -43,7 +43,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _cap(see, int(cap))
 
 
-def _cap(see: ModelView, cap: int) -> Iterator[LintProblem]:
+def _cap(see: ConfiguredModelView, cap: int) -> Iterator[LintProblem]:
     engine = engine_of(see.model)
     longest = engine.integer("build_config", "max_seq_len") if engine else None
     if longest and cap < longest:

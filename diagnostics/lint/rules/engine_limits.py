@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import BuiltEngine, engine_of, is_tensorrt_llm, number, parameters
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of limits above what the engine was built for."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     if engine is not None:
@@ -35,7 +35,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _beams(see, engine)
 
 
-def _batch(see: ModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
+def _batch(see: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
     most, built = see.model.max_batch_size, engine.integer("build_config", "max_batch_size")
     if most and built and most > built:
         yield see.problem(
@@ -45,7 +45,7 @@ def _batch(see: ModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
         )
 
 
-def _beams(see: ModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
+def _beams(see: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
     beams, built = number(see.model, "max_beam_width"), engine.integer("build_config", "max_beam_width")
     if beams and built and beams > built:
         yield see.problem(

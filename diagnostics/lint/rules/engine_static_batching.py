@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import TENSORRT_LLM, parameters, unset
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
@@ -32,7 +32,7 @@ _IN_FLIGHT = ("inflight_fused_batching", "inflight_batching")
 _STATIC = ("V1", "v1")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the strategy."""
     if see.model.backend != TENSORRT_LLM:
         return

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first step that leads back to the ensemble."""
     seen = set[str]()
     for step in steps(see.config):
@@ -38,7 +38,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
             return
 
 
-def _leads_to(see: ModelView, member: ModelFolder, name: str, seen: set[str]) -> bool:
+def _leads_to(see: ConfiguredModelView, member: ModelFolder, name: str, seen: set[str]) -> bool:
     stack = [member]
     while stack:
         model = stack.pop()

@@ -21,15 +21,15 @@ from collections.abc import Collection, Iterator
 
 from diagnostics.lint.block import Text
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import EnsembleStep, run_order, steps, tensors
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import StepBlock, run_order, steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _LISTED = 10
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that does not flow, where the whole ensemble is known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
@@ -47,7 +47,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
             yield see.problem(f"no step writes the output {output.name!r}", at=output.place)
 
 
-def _written_twice(see: ModelView, every: Collection[EnsembleStep]) -> Iterator[LintProblem]:
+def _written_twice(see: ConfiguredModelView, every: Collection[StepBlock]) -> Iterator[LintProblem]:
     seen = set[str | None]()
     for step in every:
         for text in step.outputs.values():
@@ -56,12 +56,12 @@ def _written_twice(see: ModelView, every: Collection[EnsembleStep]) -> Iterator[
             seen.add(text.value)
 
 
-def _outputs(step: EnsembleStep) -> set[str]:
+def _outputs(step: StepBlock) -> set[str]:
     return {text.value or "" for text in step.outputs.values()}
 
 
 def _stuck(
-    see: ModelView, waiting: list[EnsembleStep], written: Collection[str], produced: Collection[str | None]
+    see: ConfiguredModelView, waiting: list[StepBlock], written: Collection[str], produced: Collection[str | None]
 ) -> Iterator[LintProblem]:
     missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
     by_nobody = [(step, text) for step, text in missing if text.value not in produced]
@@ -71,7 +71,7 @@ def _stuck(
         yield _circle(see, *missing[0], waiting)
 
 
-def _circle(see: ModelView, step: EnsembleStep, text: Text, waiting: list[EnsembleStep]) -> LintProblem:
+def _circle(see: ConfiguredModelView, step: StepBlock, text: Text, waiting: list[StepBlock]) -> LintProblem:
     names = ", ".join(one.model or "?" for one in waiting[:_LISTED]) + (", …" if len(waiting) > _LISTED else "")
     return see.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
 

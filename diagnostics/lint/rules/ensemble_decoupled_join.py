@@ -24,8 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics.lint.engines import streams
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import EnsembleStep, run_order, steps, tensors
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import StepBlock, run_order, steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -34,7 +34,7 @@ Origins = Mapping[str, int]
 """Of each tensor the number of the last decoupled step behind it, or that of the request."""
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each join, where the whole ensemble and all its members are known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
@@ -59,7 +59,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
 _HELP = "lead what is needed later through the decoupled model, or join in a BLS model"
 
 
-def _origins(given: Sequence[str], every: Sequence[EnsembleStep], stated: Sequence[bool | None]) -> Origins:
+def _origins(given: Sequence[str], every: Sequence[StepBlock], stated: Sequence[bool | None]) -> Origins:
     origins = dict.fromkeys(given, _REQUEST)
     for number in run_order(every, given):
         read = [origins.get(text.value or "", _REQUEST) for text in every[number].inputs.values()]
@@ -76,11 +76,11 @@ def _apart(names: Sequence[str], origins: Origins) -> Iterator[tuple[str, str]]:
         yield known[0], other
 
 
-def _reported(one: str, other: str, origins: Origins, every: Sequence[EnsembleStep]) -> str:
+def _reported(one: str, other: str, origins: Origins, every: Sequence[StepBlock]) -> str:
     return f"{one!r} of {_origin(origins[one], every)} with {other!r} of {_origin(origins[other], every)}"
 
 
-def _origin(number: int, every: Sequence[EnsembleStep]) -> str:
+def _origin(number: int, every: Sequence[StepBlock]) -> str:
     return "the request" if number == _REQUEST else f"{every[number].model}, which is decoupled (step {number + 1})"
 
 

@@ -22,13 +22,13 @@ from collections.abc import Iterator
 
 from diagnostics.lint.instances import batcher
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.INFO, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first stateful member; an iterative sequence is the server's own affair."""
     for step in steps(see.config):
         member = see.named(step.model) if step.model else None

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 from diagnostics.wire.model_config import LATEST
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of what is missing."""
     scheduling, platform = see.config.block("ensemble_scheduling"), see.config.text("platform")
     if see.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):

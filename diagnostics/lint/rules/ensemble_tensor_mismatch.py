@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import EnsembleStep, fits, steps, tensors
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import StepBlock, fits, steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -40,7 +40,7 @@ class _Declared:
     place: SourceLocation
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that differs from the first of its tensor."""
     first: dict[str, _Declared] = {}
     for one in _declarations(see):
@@ -51,7 +51,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
             yield _problem(see, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
 
 
-def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: str) -> LintProblem:
+def _problem(see: ConfiguredModelView, known: _Declared, one: _Declared, had: str, has: str) -> LintProblem:
     return see.problem(
         f"{one.name!r} is {had} of {known.who}, but {has} of {one.who}: the ensemble does not load",
         at=one.place,
@@ -59,7 +59,7 @@ def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: st
     )
 
 
-def _declarations(see: ModelView) -> Iterator[_Declared]:
+def _declarations(see: ConfiguredModelView) -> Iterator[_Declared]:
     for field in ("input", "output"):
         for block in see.config.blocks(field):
             yield _of_ensemble(block, field, _batches(see.model))
@@ -81,7 +81,7 @@ def _batches(model: ModelFolder) -> bool | None:
     return None if most is None else most > 0
 
 
-def _of_step(see: ModelView, step: EnsembleStep) -> Iterator[_Declared]:
+def _of_step(see: ConfiguredModelView, step: StepBlock) -> Iterator[_Declared]:
     member = see.repository.models.get(step.model or "")
     config = member.config if member else None
     if member is None or config is None:

@@ -22,13 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from diagnostics.lint.block import Text
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import EnsembleStep, declared, steps, tensors
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import StepBlock, declared, steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each key that names no tensor, and each input that is not mapped."""
     for step in steps(see.config):
         member = see.repository.models.get(step.model or "")
@@ -39,7 +39,9 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _not_mapped(see, step, member)
 
 
-def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolder, field: str) -> Iterator[LintProblem]:
+def _without_tensor(
+    see: ConfiguredModelView, keys: Mapping[str, Text], member: ModelFolder, field: str
+) -> Iterator[LintProblem]:
     written = tensors(member.config, field) if member.config else None
     names, sure = {tensor.name for tensor in written or ()}, declared(member, field) is not None
     for key, text in keys.items() if names else ():
@@ -52,7 +54,7 @@ def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolde
             )
 
 
-def _not_mapped(see: ModelView, step: EnsembleStep, member: ModelFolder) -> Iterator[LintProblem]:
+def _not_mapped(see: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
     needed = tensors(member.config, "input") if member.config and step.complete else None
     missing = [one.name for one in needed or () if one.optional is False and one.name not in step.inputs]
     if missing:

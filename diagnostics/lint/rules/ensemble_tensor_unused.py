@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that nobody reads, where the whole ensemble is known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")

@@ -22,14 +22,14 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.lint.model_folder import ModelFolder, served
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import EnsembleStep, steps
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import StepBlock, steps
 from diagnostics.wire.model_config import LATEST
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of versions that are not served, and of steps that may drift apart."""
     versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
@@ -48,7 +48,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _latest_differ(see, latest)
 
 
-def _not_served(see: ModelView, step: EnsembleStep, version: int) -> Iterator[LintProblem]:
+def _not_served(see: ConfiguredModelView, step: StepBlock, version: int) -> Iterator[LintProblem]:
     member = see.named(step.model) if step.model else None
     if member is None or member.config is None or not member.versions:
         return
@@ -63,7 +63,7 @@ def _not_served(see: ModelView, step: EnsembleStep, version: int) -> Iterator[Li
         yield see.problem(message, at=place, severity=LintSeverity.ERROR)
 
 
-def _latest_differ(see: ModelView, latest: Sequence[EnsembleStep]) -> Iterator[LintProblem]:
+def _latest_differ(see: ConfiguredModelView, latest: Sequence[StepBlock]) -> Iterator[LintProblem]:
     members = [see.named(step.model) for step in latest if step.model]
     newest = {member.name: _newest(member) for member in members if member}
     known = {version for version in newest.values() if version is not None}

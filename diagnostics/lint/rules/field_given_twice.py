@@ -22,13 +22,13 @@ from collections.abc import Iterator
 
 from diagnostics.lint.config_fields import FieldType, TypedMessage, typed_messages, words_of
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.pbtxt import Field, Scalar, TextMessage
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each such field, at the last, and of each key."""
     for found in typed_messages(see.model):
         single = [(field, held) for field, held in found.known if not held.repeated]
@@ -37,7 +37,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _keys(see, found)
 
 
-def _fields(see: ModelView, single: list[tuple[Field, FieldType]]) -> Iterator[LintProblem]:
+def _fields(see: ConfiguredModelView, single: list[tuple[Field, FieldType]]) -> Iterator[LintProblem]:
     written: dict[str, list[tuple[Field, FieldType]]] = {}
     for field, held in single:
         written.setdefault(field.name, []).append((field, held))
@@ -66,7 +66,7 @@ def _counts(field: Field, held: FieldType) -> bool:
     return not default and not value.templates
 
 
-def _keys(see: ModelView, found: TypedMessage) -> Iterator[LintProblem]:
+def _keys(see: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
     seen = set[tuple[str, str]]()
     for field, held in found.known:
         for value in field.values() if held.type.startswith("{") else ():
@@ -76,7 +76,7 @@ def _keys(see: ModelView, found: TypedMessage) -> Iterator[LintProblem]:
                 seen.add((field.name, key.value))
 
 
-def _key(see: ModelView, field: str, key: Scalar) -> Iterator[LintProblem]:
+def _key(see: ConfiguredModelView, field: str, key: Scalar) -> Iterator[LintProblem]:
     message = f"{field} has the key {key.value!r} twice: the last counts"
     yield see.problem(
         message, at=see.config.file.place(key.start), help="keep one of them", severity=LintSeverity.WARNING

@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a name that is not the folder's; one that is not known yet, as a template's, is none."""
     name, folder = see.config.text("name"), see.model.name
     if name and name != folder and not _is_sample(see):
@@ -36,7 +36,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         )
 
 
-def _is_sample(see: ModelView) -> bool:
+def _is_sample(see: ConfiguredModelView) -> bool:
     """Return whether it is a file of a source tree that is copied to where it is served: nothing there has versions."""
     return not see.repository.named and not any(model.versions for model in see.repository.models.values())
 

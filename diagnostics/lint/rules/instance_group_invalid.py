@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from diagnostics.lint.instances import groups
 from diagnostics.lint.model_folder import TENSORRT
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of groups that the server refuses."""
     for group in groups(see.model) or ():
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:

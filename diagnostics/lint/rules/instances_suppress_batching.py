@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.instances import groups, may_run_on_gpu
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.units import Limit, Unit
 
 FOR_OVERLAP = Limit(
@@ -40,7 +40,7 @@ RULE = Rule(
 )
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the group that keeps batches small."""
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     waits = batching.integer("max_queue_delay_microseconds") if batching else None

@@ -27,7 +27,7 @@ from typing import Any
 
 from diagnostics.lint.engines import KNOWN, LlmArguments, llm_arguments
 from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.ENGINE)
 
@@ -45,7 +45,7 @@ _LOOKED_UP = 20
 _CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_tokens"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each argument."""
     written = llm_arguments(see.model)
     if written is None:
@@ -63,14 +63,14 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     yield from _unknown(see, written)
 
 
-def _count(see: ModelView, key: str, value: Any, place: SourceLocation) -> Iterator[LintProblem]:
+def _count(see: ConfiguredModelView, key: str, value: Any, place: SourceLocation) -> Iterator[LintProblem]:
     if value is None or _open(value):
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         yield see.problem(f"{key} is a whole number from 1, not {_shown(value)}: the engine does not start", at=place)
 
 
-def _cache(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _cache(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     cache = written.section(_CACHE)
     fraction, place = cache.get(_FRACTION), written.at(_CACHE, _FRACTION)
     if fraction is not None and not _open(fraction) and not (_is_number(fraction) and 0 < fraction <= 1):
@@ -81,14 +81,14 @@ def _cache(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
         yield see.problem(message, at=place, help=help_, severity=LintSeverity.WARNING)
 
 
-def _built(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _built(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     if written.tree.get("backend") == "pytorch" and written.section("build_config"):
         message = "build_config is for engines that are built, and the backend pytorch builds none"
         help_ = "set max_batch_size, max_num_tokens and max_seq_len at the top level"
         yield see.problem(message, at=written.at("build_config"), help=help_, severity=LintSeverity.INFO)
 
 
-def _unknown(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _unknown(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
     if unknown:
         near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown[:_LOOKED_UP]}

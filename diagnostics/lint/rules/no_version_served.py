@@ -25,12 +25,12 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import LOADED_FROM_FOLDER
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a policy that serves nothing."""
     policy = see.config.block("version_policy")
     if policy is None:
@@ -43,7 +43,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _of_specific(see, specific)
 
 
-def _empty(see: ModelView) -> Iterator[LintProblem]:
+def _empty(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
     latest = max(see.model.versions, default=None)
     if latest is not None and see.model.backend in LOADED_FROM_FOLDER and not see.model.version_files(latest):
@@ -54,7 +54,7 @@ def _empty(see: ModelView) -> Iterator[LintProblem]:
         )
 
 
-def _of_specific(see: ModelView, specific: ConfigMessage) -> Iterator[LintProblem]:
+def _of_specific(see: ConfiguredModelView, specific: ConfigMessage) -> Iterator[LintProblem]:
     listed, there = specific.integers("versions"), see.model.versions
     if listed is None:
         return

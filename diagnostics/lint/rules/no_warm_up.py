@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.WARM)
@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _LAZY = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a model without a warm-up."""
     if see.model.backend not in _LAZY or see.config.has("model_warmup") is not False or not _on_gpu(see.model):
         return

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.BATCHING)
@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 _FIELD = "preferred_batch_size"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of sizes that the server refuses."""
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None

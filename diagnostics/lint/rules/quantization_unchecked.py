@@ -23,14 +23,14 @@ from pathlib import Path
 
 from diagnostics.lint.engines import BuiltEngine, engine_of, is_tensorrt_llm
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _RECORDS = ("accuracy", "eval")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a quantized engine without a record."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     algorithms = _algorithms(engine) if engine else []
@@ -50,7 +50,7 @@ def _algorithms(engine: BuiltEngine) -> list[str]:
     )
 
 
-def _recorded(see: ModelView, engine: BuiltEngine) -> bool:
+def _recorded(see: ConfiguredModelView, engine: BuiltEngine) -> bool:
     names = [*see.model.entries, *(name for version in see.model.versions for name in see.model.version_files(version))]
     folder = see.model.path / Path(engine.path).parent
     names += [path.name for path in folder.iterdir()] if folder.is_dir() else []

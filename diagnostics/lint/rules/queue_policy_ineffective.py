@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import batches_in_flight
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Unit
 
@@ -35,7 +35,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _TIMEOUT = "default_timeout_microseconds"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of what each policy does not do."""
     batching = see.config.block("dynamic_batching")
     policies = batching.blocks("default_queue_policy") if batching else ()
@@ -49,7 +49,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
             yield from _size(see, policy)
 
 
-def _of_engine(see: ModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
+def _of_engine(see: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
     if policy.integer(_TIMEOUT):
         yield see.problem(
             "the engine takes requests out of Triton's queue at once: none of them expires there",
@@ -58,7 +58,7 @@ def _of_engine(see: ModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
         )
 
 
-def _timeout(see: ModelView, policy: ConfigMessage, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _timeout(see: ConfiguredModelView, policy: ConfigMessage, batching: ConfigMessage) -> Iterator[LintProblem]:
     timeout, window = policy.integer(_TIMEOUT), batching.integer("max_queue_delay_microseconds")
     budget = see.settings.latency_budget_seconds
     if timeout == 0 and policy.flag("allow_timeout_override"):
@@ -77,7 +77,7 @@ def _timeout(see: ModelView, policy: ConfigMessage, batching: ConfigMessage) -> 
         yield see.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")
 
 
-def _size(see: ModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
+def _size(see: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
     size, most = policy.integer("max_queue_size"), see.model.max_batch_size
     if size and most and size < most:
         yield see.problem(

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the policy that turns prefetching off."""
     batching = see.config.block("dynamic_batching")
     if batching is None or is_engine(see.model) is not False:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Unit
 
@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopi
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a queue without limit where a latency budget is known."""
     batching, budget = see.config.block("dynamic_batching"), see.settings.latency_budget_seconds
     if batching is None or not budget or is_engine(see.model) is not False:

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each pair of settings that the server refuses."""
     config, batching = see.config, see.config.block("dynamic_batching")
     if config.has("dynamic_batching") and config.has("sequence_batching"):
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     yield from _cache(see)
 
 
-def _priorities(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _priorities(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels, default = batching.integer("priority_levels"), batching.integer("default_priority_level")
     if levels and default is not None and not 1 <= default <= levels:
         yield see.problem(
@@ -48,7 +48,7 @@ def _priorities(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem
         )
 
 
-def _ordering(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _ordering(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     if not batching.flag("preserve_ordering"):
         return
     policies = (*batching.blocks("default_queue_policy"), *_of_levels(batching))
@@ -69,7 +69,7 @@ def _of_levels(batching: ConfigMessage) -> Iterator[ConfigMessage]:
         yield from entry.blocks("value")
 
 
-def _cache(see: ModelView) -> Iterator[LintProblem]:
+def _cache(see: ConfiguredModelView) -> Iterator[LintProblem]:
     cache, policy = see.config.block("response_cache"), see.config.block("model_transaction_policy")
     if cache is None or not cache.flag("enable"):
         return

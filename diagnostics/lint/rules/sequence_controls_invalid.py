@@ -25,7 +25,7 @@ from contextlib import suppress
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.instances import CORRID, Control, batcher, controls
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -34,7 +34,7 @@ _FALSE_AND_TRUE = 2
 _ID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each setting."""
     batching = batcher(see.model)
     if batching is None:
@@ -50,7 +50,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
     yield from _strategy(see, batching)
 
 
-def _tensor(see: ModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[LintProblem]:
+def _tensor(see: ConfiguredModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[LintProblem]:
     name = tensor.text("name")
     if name == "" and tensor.has("control"):
         yield _problem(see, "a control tensor has no name", tensor, "name")
@@ -59,7 +59,7 @@ def _tensor(see: ModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[
     named.add(name or "")
 
 
-def _values(see: ModelView, control: Control) -> Iterator[LintProblem]:
+def _values(see: ConfiguredModelView, control: Control) -> Iterator[LintProblem]:
     block, written = control.block, [name for name in _LISTS if control.block.integers(name) != ()]
     if control.kind is None or not block.complete:
         return
@@ -79,7 +79,7 @@ def _open(block: ConfigMessage, name: str) -> bool:
     return any(text.value is None for text in block.texts(name))
 
 
-def _strategy(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _strategy(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     oldest, direct, most = batching.block("oldest"), batching.block("direct"), see.model.max_batch_size
     sizes = oldest.integers("preferred_batch_size") if oldest else None
     wrong = [size for size in sizes or () if size < 1 or (most is not None and size > most)]
@@ -101,7 +101,7 @@ def _number(text: str | None) -> float | None:
     return None
 
 
-def _problem(see: ModelView, what: str, block: ConfigMessage, field: str) -> LintProblem:
+def _problem(see: ConfiguredModelView, what: str, block: ConfigMessage, field: str) -> LintProblem:
     return see.problem(f"{what}: the model does not load", at=block.at(field))
 
 

@@ -26,14 +26,14 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.instances import CORRID, READY, START, batcher, controls, whole
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 _GRAPHS = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow", "openvino"})
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each control that is missing."""
     batching = batcher(see.model)
     if batching is None or see.model.backend not in _GRAPHS or not whole(batching):
@@ -46,7 +46,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
             yield see.problem(f"without {kind} {see.model.name} cannot know {why}", at=batching.place)
 
 
-def _needed(see: ModelView, batching: ConfigMessage) -> dict[str, str]:
+def _needed(see: ConfiguredModelView, batching: ConfigMessage) -> dict[str, str]:
     states, oldest = batching.blocks("state"), batching.has("oldest")
     needed = {}
     if not states or not all(state.has("initial_state") for state in states):

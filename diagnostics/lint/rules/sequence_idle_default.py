@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.instances import batcher
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a time that nobody chose; an iterative sequence has no pauses of a client."""
     batching = batcher(see.model)
     if batching is None or batching.flag("iterative_sequence") is not False:

@@ -23,12 +23,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.instances import batcher, instances, slots
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a batcher with one slot; those of an iterative sequence hold requests, not clients."""
     batching = batcher(see.model)
     if batching is None or slots(see.model) != 1 or batching.flag("iterative_sequence") is not False:

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.instances import batcher
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE, DeclaredTensor, fits, tensors
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
@@ -32,7 +32,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 _FOLDER = "initial_state"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each contradiction."""
     batching, seen = batcher(see.model), set[tuple[str, str]]()
     outputs = {tensor.name: tensor for tensor in tensors(see.config, "output") or ()}
@@ -50,7 +50,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _output(see, state, outputs)
 
 
-def _contradiction(see: ModelView, state: ConfigMessage, initial: ConfigMessage) -> str:
+def _contradiction(see: ConfiguredModelView, state: ConfigMessage, initial: ConfigMessage) -> str:
     """Return the first reason for which the server refuses it, empty for none."""
     if initial.text("name") == "":
         return "has no name"
@@ -70,7 +70,7 @@ def _of_shape(state: ConfigMessage, initial: ConfigMessage) -> str:
     return "" if fit else f"has the shape {list(ours)}, the state {list(theirs)}"
 
 
-def _of_data(see: ModelView, initial: ConfigMessage) -> str:
+def _of_data(see: ConfiguredModelView, initial: ConfigMessage) -> str:
     if initial.has("zero_data") is False and initial.has("data_file") is False:
         return "has neither zero_data nor data_file"
     file = initial.text("data_file")
@@ -79,7 +79,9 @@ def _of_data(see: ModelView, initial: ConfigMessage) -> str:
     return ""
 
 
-def _output(see: ModelView, state: ConfigMessage, outputs: Mapping[str, DeclaredTensor]) -> Iterator[LintProblem]:
+def _output(
+    see: ConfiguredModelView, state: ConfigMessage, outputs: Mapping[str, DeclaredTensor]
+) -> Iterator[LintProblem]:
     name, type_, dims = state.text("output_name"), state.text("data_type"), state.integers("dims")
     tensor = outputs.get(name or "")
     if tensor is None:

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from diagnostics.lint.block import Text, templates
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first template of a file, and how many there are."""
     found = templates(see.config) if "${" in see.config.file.text else ()
     bare = [text for text in found if not text.written.startswith(('"', "'"))]

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import TENSORRT
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -32,14 +32,14 @@ _IMAGES = frozenset({"FORMAT_NHWC", "FORMAT_NCHW", "1", "2"})
 _IMAGE_DIMENSIONS = 3
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each format that the server refuses."""
     for field in ("input", "output"):
         for tensor in see.config.blocks(field):
             yield from _of_tensor(see, tensor)
 
 
-def _of_tensor(see: ModelView, tensor: ConfigMessage) -> Iterator[LintProblem]:
+def _of_tensor(see: ConfiguredModelView, tensor: ConfigMessage) -> Iterator[LintProblem]:
     name, dims = tensor.text("name") or "a tensor", tensor.integers("dims")
     flat = dims is not None and bool(dims) and len(dims) != _IMAGE_DIMENSIONS
     if tensor.text("format") in _IMAGES and flat:

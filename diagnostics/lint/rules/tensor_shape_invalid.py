@@ -21,13 +21,13 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each shape that the server refuses."""
     for tensor in (*see.config.blocks("input"), *see.config.blocks("output")):
         dims, reshape = tensor.integers("dims"), tensor.block("reshape")
@@ -41,7 +41,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
 
 
 def _reshaped(
-    see: ModelView, tensor: ConfigMessage, dims: Sequence[int], shape: Sequence[int]
+    see: ConfiguredModelView, tensor: ConfigMessage, dims: Sequence[int], shape: Sequence[int]
 ) -> Iterator[LintProblem]:
     if _impossible(shape):
         yield _problem(see, tensor, f"is reshaped to {list(shape)}")
@@ -62,7 +62,7 @@ def _elements(sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def _problem(see: ModelView, tensor: ConfigMessage, what: str, *, at_dims: bool = False) -> LintProblem:
+def _problem(see: ConfiguredModelView, tensor: ConfigMessage, what: str, *, at_dims: bool = False) -> LintProblem:
     place = tensor.at("dims") if at_dims else tensor.at("reshape")
     return see.problem(f"{tensor.text('name') or 'a tensor'} {what}: the model does not load", at=place)
 

@@ -26,7 +26,7 @@ from diagnostics.lint.block import Text
 from diagnostics.lint.engines import engine_of, is_tensorrt_llm, parameters
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
@@ -34,7 +34,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=Li
 _KEY = "tokenizer_dir"
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of tokenizers that differ from each other, or from the engine."""
     members = [see.repository.models.get(step.model or "") for step in steps(see.config)]
     known = [member for member in members if member is not None and member.config is not None]
@@ -51,7 +51,9 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _against_engine(see, *folders[0], engine)
 
 
-def _against_engine(see: ModelView, member: ModelFolder, text: Text, engine: ModelFolder) -> Iterator[LintProblem]:
+def _against_engine(
+    see: ConfiguredModelView, member: ModelFolder, text: Text, engine: ModelFolder
+) -> Iterator[LintProblem]:
     built = engine_of(engine)
     vocabulary = built.integer("pretrained_config", "vocab_size") if built else None
     if vocabulary is None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.config_fields import FieldType, is_message, nearest, refusal, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
@@ -31,14 +31,14 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _LONGEST_SHOWN = 40
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
     for found in typed_messages(see.model):
         for field, held in found.known:
             yield from _of_field(see, field, held)
 
 
-def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[LintProblem]:
+def _of_field(see: ConfiguredModelView, field: Field, held: FieldType) -> Iterator[LintProblem]:
     listed = isinstance(field.value, ListValue)
     if listed and not held.repeated:
         yield _problem(see, field, "takes one value, not a list", field.value)
@@ -49,7 +49,7 @@ def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[LintPro
             yield from _of_value(see, field, held.type, value)
 
 
-def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterator[LintProblem]:
+def _of_value(see: ConfiguredModelView, field: Field, type_: str, value: object) -> Iterator[LintProblem]:
     if isinstance(value, TextMessage):
         if not is_message(type_):
             yield _problem(see, field, "takes a value, not a block", value)
@@ -64,7 +64,7 @@ def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterat
 
 
 def _problem(
-    see: ModelView, field: Field, what: str, at: Scalar | TextMessage | ListValue, help_: str = ""
+    see: ConfiguredModelView, field: Field, what: str, at: Scalar | TextMessage | ListValue, help_: str = ""
 ) -> LintProblem:
     place = see.config.file.place(at.start)
     return see.problem(f"{field.name} {what}: the model does not load", at=place, help=help_)

@@ -23,13 +23,13 @@ from diagnostics import names
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import parameters
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 
 _ON_PROCESSORS = "FORCE_CPU_ONLY_INPUT_TENSORS"
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
     most = see.config.integer("max_batch_size")
     if most is not None and most < 0:
@@ -49,7 +49,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _levels(see, batching)
 
 
-def _levels(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _levels(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels = batching.integer("priority_levels")
     for entry in batching.blocks("priority_queue_policy") if levels else ():
         level = entry.integer("key")

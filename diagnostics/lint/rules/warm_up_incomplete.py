@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE, tensors
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.WARM)
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of batch sizes and shapes that no sample has."""
     samples = see.config.blocks("model_warmup")
     sizes = [sample.integer("batch_size") for sample in samples]
@@ -48,7 +48,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         )
 
 
-def _batches(see: ModelView, warm: set[int]) -> Iterator[LintProblem]:
+def _batches(see: ConfiguredModelView, warm: set[int]) -> Iterator[LintProblem]:
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     if batching is None or not most:
         return

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.problem import LintProblem, LintSeverity
-from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE, DeclaredTensor, fits, tensors
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.WARM)
@@ -31,7 +31,7 @@ _FOLDER = "warmup"
 _SOURCES = ("zero_data", "random_data", "input_data_file")
 
 
-def lint(see: ModelView) -> Iterator[LintProblem]:
+def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each sample that is skipped or refused."""
     for sample in see.config.blocks("model_warmup"):
         size, most = sample.integer("batch_size"), see.model.max_batch_size
@@ -45,7 +45,7 @@ def lint(see: ModelView) -> Iterator[LintProblem]:
         yield from _inputs(see, sample)
 
 
-def _inputs(see: ModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
+def _inputs(see: ConfiguredModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
     entries = sample.blocks("inputs")
     declared = tensors(see.config, "input") or ()
     known = {tensor.name: tensor for tensor in declared}
@@ -64,7 +64,7 @@ def _inputs(see: ModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
         )
 
 
-def _refused(see: ModelView, value: ConfigMessage, tensor: DeclaredTensor | None) -> str:
+def _refused(see: ConfiguredModelView, value: ConfigMessage, tensor: DeclaredTensor | None) -> str:
     """Return what is wrong with an input of a sample; empty for nothing. What the model does not have is ignored."""
     dims, data_type, file = value.integers("dims"), value.text("data_type"), value.text("input_data_file")
     if dims is not None and ANY_SIZE in dims:

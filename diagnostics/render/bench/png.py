@@ -107,10 +107,10 @@ def _axes(report: BenchReport, over_load: Any, over_rate: Any) -> None:
         over_load.set_xscale("log")
         over_load.set_xticks(loads, labels=[f"{load:g}" for load in loads])
         over_load.xaxis.set_minor_locator(NullLocator())
-    asked = "clients" if report.loop == "closed" else "offered requests/s"
-    over_load.set(xlabel=f"{asked}, logarithmic", ylabel="latency (s)", ylim=(0, None))
+    load_unit = "clients" if report.loop == "closed" else "offered requests/s"
+    over_load.set(xlabel=f"{load_unit}, logarithmic", ylabel="latency (s)", ylim=(0, None))
     over_load.legend()
-    over_rate.set(xlabel=f"answered requests/s; numbers are {asked}", xlim=(0, None))
+    over_rate.set(xlabel=f"answered requests/s; numbers are {load_unit}", xlim=(0, None))
     for axes in (over_load, over_rate):
         axes.grid(alpha=0.3)
 

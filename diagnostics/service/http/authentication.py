@@ -35,7 +35,7 @@ _MOST_WAITING = 32
 class AuthOutcome(Enum):
     """What became of a request's credentials."""
 
-    NOT_ASKED = "not asked"
+    NOT_REQUIRED = "not asked"
     ADMITTED = "admitted"
     MISSING = "missing"
     WRONG = "wrong"
@@ -170,7 +170,7 @@ class Authentication:
         """Return the answer, or what has to be compared for one."""
         users, token = self.credentials.config.users, self.credentials.token
         if not users and not token:
-            return AuthOutcome.ADMITTED if self.credentials.config.certificates_required else AuthOutcome.NOT_ASKED
+            return AuthOutcome.ADMITTED if self.credentials.config.certificates_required else AuthOutcome.NOT_REQUIRED
         if header is None:
             return AuthOutcome.MISSING
         scheme, _, value = header.partition(" ")

@@ -44,7 +44,7 @@ from diagnostics import __version__
 from diagnostics.errors import UsageError
 from diagnostics.render.plain import clean
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.receipts import MonitoredSpanExporter, Receipt, SdkLogCapture, ToldPoints
+from diagnostics.service.own.receipts import MonitoredMetricExporter, MonitoredSpanExporter, Receipt, SdkLogCapture
 from diagnostics.service.own.telemetry import GRPC, OtelSignal
 from diagnostics.service.own.tracer import OwnSpan, SpanRole, Value
 
@@ -277,7 +277,7 @@ def _exporters(signal: OtelSignal, receipt: Receipt) -> Iterator[Any]:
         except (OSError, ValueError) as error:
             what = f"the exporter of {signal.name} cannot be made: {type(error).__name__}"
             raise UsageError(what, where=signal.variable, hint="look at the OTEL_EXPORTER_OTLP_* variables") from None
-        yield MonitoredSpanExporter(made, receipt) if spans else ToldPoints(made, receipt)
+        yield MonitoredSpanExporter(made, receipt) if spans else MonitoredMetricExporter(made, receipt)
     if signal.console:
         yield ConsoleSpanExporter() if spans else ConsoleMetricExporter()
 

@@ -128,7 +128,7 @@ class MonitoredSpanExporter(SpanExporter):
             self._exporter.shutdown()
 
 
-class ToldPoints(MetricExporter):
+class MonitoredMetricExporter(MetricExporter):
     """An exporter of metrics with its receipt."""
 
     def __init__(self, exporter: MetricExporter, receipt: Receipt) -> None:

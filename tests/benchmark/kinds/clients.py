@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import urllib3
 
-from diagnostics.demo.load import ClientRequest, LoadProfile, Pattern, schedule
+from diagnostics.demo.load import LoadProfile, Pattern, SentRequest, schedule
 from tests.benchmark.hop import Hop
 from tests.benchmark.kinds.world import Load
 
@@ -23,7 +23,7 @@ _AS_BYTES = 64
 _LENGTH = "Inference-Header-Content-Length"
 
 
-def send(loads: Sequence[Load], url: str, seconds: float, seed: int) -> list[ClientRequest]:
+def send(loads: Sequence[Load], url: str, seconds: float, seed: int) -> list[SentRequest]:
     """Send what all the clients of an incident send, and return what they saw, in order of sending."""
     started = time.monotonic()
     with ExitStack() as stack:
@@ -44,7 +44,7 @@ class _Stream:
         self.load, self.url, self.started = load, url, started
         self.end, self.middle = load.end or seconds, seconds / 2
         self.chance, self.seed, self.local = random.Random(seed), seed, threading.local()
-        self.records: list[ClientRequest] = []
+        self.records: list[SentRequest] = []
 
     def run(self) -> None:
         with ThreadPoolExecutor(max_workers=_IN_FLIGHT) as pool:
@@ -112,7 +112,7 @@ class _Stream:
         except urllib3.exceptions.HTTPError:
             self.local.http.clear()
         ms = (time.time() - sent) * 1e3
-        self.records.append(ClientRequest(t=sent, model=model, ms=ms, ok=code == 200, code=code))
+        self.records.append(SentRequest(t=sent, model=model, ms=ms, ok=code == 200, code=code))
 
     def _body(self, number: int, parameters: dict[str, object]) -> tuple[bytes, dict[str, str]]:
         load = self.load

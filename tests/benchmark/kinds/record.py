@@ -21,7 +21,7 @@ import grpc
 import urllib3
 
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import ClientRequest, summarise
+from diagnostics.demo.load import SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
@@ -201,12 +201,10 @@ def _reserved(pairs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         time.sleep(0.5)
 
 
-def _observe(
-    incident: Incident, running: _Running, sight: Sight, seed: int
-) -> tuple[list[Scrape], list[ClientRequest]]:
+def _observe(incident: Incident, running: _Running, sight: Sight, seed: int) -> tuple[list[Scrape], list[SentRequest]]:
     target = discover(running.server.http_url, SourceOptions())
     machine = Machine([target], gpus=False)
-    clients: list[ClientRequest] = []
+    clients: list[SentRequest] = []
     load = threading.Thread(
         target=lambda: clients.extend(send(incident.loads, running.server.http_url, incident.seconds, seed))
     )
@@ -239,7 +237,7 @@ def _happen(incident: Incident, running: _Running, started: float) -> None:
             running.done.append((time.time(), f"{event.do} {event.model}: {error!r}"))
 
 
-def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRequest], sight: Sight) -> None:
+def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[SentRequest], sight: Sight) -> None:
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
     window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS]
     with CaptureWriter(path, name, ["triton-0"], sight.interval, trace_rate=_TRACE_RATE, overwrite=True) as writer:
@@ -251,7 +249,7 @@ def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[C
             writer.add(Scrape(server="", kind=BodyKind.CLIENT, at=window[0], mono=window[0], body=body))
 
 
-def _label(incident: Incident, measured: Mapping[str, float], clients: Sequence[ClientRequest]) -> dict[str, object]:
+def _label(incident: Incident, measured: Mapping[str, float], clients: Sequence[SentRequest]) -> dict[str, object]:
     begun = clients[0].t + incident.fault_at * incident.seconds
     before = _mean_ms([record for record in clients if record.t >= begun])
     causes = helped_most(before, measured) if measured else list(incident.causes)
@@ -277,7 +275,7 @@ def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> flo
     """Return the mean latency in milliseconds that clients see after one change, warm."""
     repaired = replace(repaired, seconds=_TRIAL)
     with serving(repaired, environment) as running:
-        clients: list[ClientRequest] = []
+        clients: list[SentRequest] = []
         load = threading.Thread(
             target=lambda: clients.extend(send(repaired.loads, running.server.http_url, _TRIAL, seed))
         )
@@ -287,13 +285,13 @@ def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> flo
     return _mean_ms(clients)
 
 
-def _mean_ms(records: Sequence[ClientRequest]) -> float:
+def _mean_ms(records: Sequence[SentRequest]) -> float:
     warm = [record for record in records if record.t - records[0].t >= _SETTLING]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean
 
 
-def _seen(incident: Incident, clients: Sequence[ClientRequest]) -> dict[str, object]:
+def _seen(incident: Incident, clients: Sequence[SentRequest]) -> dict[str, object]:
     """Return what clients saw of each model before and after the fault began, to see whether it showed."""
     start, split = clients[0].t, incident.fault_at * incident.seconds or _SETTLING
     seen: dict[str, object] = {}
