@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import pytest
+
+from tests.repository.named import FOLDERS, duplicates, files_by_class, personal
+from tests.repository.source import modules
+
+# Public classes that may have one name in several files, each with the reason; none needs to today.
+ALLOWED: Mapping[str, str] = {}
+TREES = modules(*FOLDERS)
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    assert not {name: paths for name, paths in duplicates().items() if name not in ALLOWED}
+
+
+def test_only_duplicates_are_allowed_and_each_has_a_reason() -> None:
+    assert set(ALLOWED) <= set(duplicates())
+    assert all(len(why.split()) >= 5 for why in ALLOWED.values())
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_no_identifier_makes_a_person_of_a_program(path: str) -> None:
+    assert not personal(path, TREES[path])
+
+
+def test_a_duplicate_and_a_personal_name_are_noticed() -> None:
+    tree = ast.parse("class Told:\n    def was_asked(self, asked): self.NOT_SAID = crowded(courtesy)\n")
+    assert len(files_by_class({"a.py": tree, "b.py": tree})["Told"]) == 2
+    assert personal("diagnostics/cli/a.py", tree) == ["NOT_SAID", "Told", "asked", "was_asked"]
+    assert personal("diagnostics/bench/a.py", tree) == ["NOT_SAID", "Told", "was_asked"]
