@@ -66,6 +66,7 @@ CHECK = Check(
         "max_batch_size": BATCHABLE,
     },
     symptom="model-batches-stay-small",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

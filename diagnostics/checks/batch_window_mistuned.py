@@ -63,6 +63,7 @@ CHECK = Check(
         "queue_in_gathering_high": MOST_OF_WINDOW,
     },
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

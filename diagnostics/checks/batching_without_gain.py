@@ -62,6 +62,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={"batch_marginal_cost": LINEAR_COST, "batch_size": BATCHES_FORM},
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.COMPUTE}),
 )
 
 

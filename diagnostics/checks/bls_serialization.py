@@ -72,6 +72,7 @@ CHECK = Check(
         "nested_wait": CALLEES_FREE,
         "host_cpu_busy": HOST_FULL,
     },
+    reach=frozenset({Phase.QUEUE}),
 )
 _MOST_TIMES = 8
 # A callee this busy has a line as soon as more calls come at once (M/D/1: 4.5 executions of wait at 0.9).

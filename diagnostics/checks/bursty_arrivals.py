@@ -101,6 +101,7 @@ CHECK = Check(
         "host_cpu_busy": HOST_FULL,
     },
     severity=Severity.WARNING,
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

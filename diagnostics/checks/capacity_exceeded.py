@@ -44,6 +44,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits=LANE_LIMITS,
     symptom="model-queue-grows",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

@@ -169,6 +169,8 @@ class Check:
         severity: fixed severity; None takes it from the harm.
         symptom: id of the alert on what Prometheus alone can see that points here without deciding
             (`diagnostics.gen.rule_groups.SYMPTOMS`).
+        reach: phases of a stage whose time it can claim. While it cannot decide, no window in which they take much can
+            be called healthy. Empty for one that claims no time, and for one that is bounded otherwise.
 
     """
 
@@ -177,6 +179,7 @@ class Check:
     limits: Mapping[str, Limit]
     severity: Severity | None = None
     symptom: str | None = None
+    reach: frozenset[Phase] = frozenset()
 
 
 class CheckModule(Protocol):

@@ -50,7 +50,12 @@ SLOW = Limit(
     unit=Unit.COUNT,
     because="batch size and load move an execution by less than three times within one read; initialisation by tens",
 )
-CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"cold_slowdown": SLOW})
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"cold_slowdown": SLOW},
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
+)
 
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:

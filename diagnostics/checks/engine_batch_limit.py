@@ -32,6 +32,7 @@ slower. Little's law for the wait.
 from __future__ import annotations
 
 from diagnostics import names
+from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
@@ -63,6 +64,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits=HELD_LIMITS,
     symptom="engine-slots-full",
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
 )
 
 

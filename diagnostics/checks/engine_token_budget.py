@@ -27,6 +27,7 @@ budget was not binding). Little's law for the wait.
 from __future__ import annotations
 
 from diagnostics import names
+from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, restarted_with, wait_claim
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -64,6 +65,7 @@ CHECK = Check(
         "engine_context_share": PREFILLS,
         "engine_token_budget_fill": FILLED,
     },
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
 )
 
 

@@ -93,6 +93,7 @@ CHECK = Check(
     limits={"standstill_seconds": STILL, "standstill_executions": MANY, "lost_instances": ONE, "queue": QUEUE},
     severity=Severity.CRITICAL,
     symptom="model-stuck",
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
 

@@ -47,6 +47,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={"queue": QUEUE, "busy": BUSY, "device_headroom": DEVICE_FULL},
     symptom="gpu-at-power-limit",
+    reach=frozenset({Phase.QUEUE}),
 )
 _MOST_GPUS = 16
 # Share of the time. The driver's own work on a card that nobody uses stays below it.

@@ -89,6 +89,7 @@ CHECK = Check(
         "cpu_short_tail": TAIL,
     },
     symptom="host-cpu-full",
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
 

@@ -26,6 +26,7 @@ tensorrtllm_backend#645 and TensorRT-LLM#2443 (no KV cache, batch always 1), ser
 
 from __future__ import annotations
 
+from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     KV_BLOCKED,
@@ -67,6 +68,7 @@ CHECK = Check(
         "engine_slots": SEVERAL,
         "engine_kv_blocked_share": KV_BLOCKED,
     },
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
 )
 
 

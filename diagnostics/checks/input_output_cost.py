@@ -40,7 +40,10 @@ DOMINANT = Limit(
     because="copies that take longer than the execution are what the stage does; shorter ones can hide behind it",
 )
 CHECK = Check(
-    layer=Layer.SERVING, scope=Scope.MODEL, limits={"copies_to_execution": DOMINANT, "host_cpu_busy": HOST_FULL}
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"copies_to_execution": DOMINANT, "host_cpu_busy": HOST_FULL},
+    reach=frozenset({Phase.INPUT, Phase.OUTPUT}),
 )
 
 

@@ -30,6 +30,7 @@ TensorRT-LLM#1246 (a larger max_new_tokens slowed everything 7 to 8 times), Tens
 
 from __future__ import annotations
 
+from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
@@ -86,6 +87,7 @@ CHECK = Check(
         "engine_peak_scheduled": SEVERAL,
     },
     symptom="engine-waits-with-free-slots",
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
 )
 
 

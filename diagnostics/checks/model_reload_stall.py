@@ -66,6 +66,7 @@ CHECK = Check(
         "held_share": ALIGNED,
         "cold_slowdown": WARM,
     },
+    reach=frozenset({Phase.QUEUE, Phase.GAP}),
 )
 
 

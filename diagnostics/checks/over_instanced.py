@@ -75,6 +75,7 @@ CHECK = Check(
         "enough_instances_share": HALF,
     },
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
 

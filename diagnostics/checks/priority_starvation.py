@@ -51,6 +51,7 @@ CHECK = Check(
         "queue_spread": UNEQUAL,
     },
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

@@ -46,6 +46,7 @@ CHECK = Check(
     layer=Layer.FLEET,
     scope=Scope.ENTRY,
     limits={"replicas": SEVERAL, "traffic_ratio": UNEVEN, "traffic_certainty": CERTAIN},
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

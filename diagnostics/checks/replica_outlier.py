@@ -49,6 +49,7 @@ CHECK = Check(
     layer=Layer.FLEET,
     scope=Scope.ENTRY,
     limits={"replicas": SEVERAL, "execution_ratio": SLOWER, "traffic_ratio": UNEVEN, "even_traffic": EVEN},
+    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
 

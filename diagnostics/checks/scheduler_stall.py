@@ -51,6 +51,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={"queue": QUEUE, "busy": BUSY, "host_cpu_busy": HOST_FULL},
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

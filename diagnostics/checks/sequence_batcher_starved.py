@@ -39,6 +39,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={"queue": QUEUE, "instance_busy_share": BUSY},
     symptom="model-queue-dominates",
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

@@ -40,7 +40,9 @@ SLOWER = Limit(
     unit=Unit.COUNT,
     because="clocks and placement move the same kernels by a tenth from load to load; twice that is a change",
 )
-CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"version_slowdown": SLOWER})
+CHECK = Check(
+    layer=Layer.SERVING, scope=Scope.MODEL, limits={"version_slowdown": SLOWER}, reach=frozenset({Phase.COMPUTE})
+)
 
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:

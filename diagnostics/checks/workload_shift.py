@@ -77,6 +77,7 @@ CHECK = Check(
         "rate_shift_certainty": CERTAIN,
         "instance_busy_share": BUSY,
     },
+    reach=frozenset({Phase.QUEUE}),
 )
 _DEPLOYED = (Happened.LOADED, Happened.RELOADED, Happened.RESTARTED, Happened.CONFIGURED)
 

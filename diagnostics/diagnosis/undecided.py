@@ -254,39 +254,10 @@ def _idles_unread(evidence: Evidence, server: str) -> bool:
     return any(evidence.read(REQUESTS, one).value == 0 for one in models)
 
 
-_QUEUE = frozenset({Phase.QUEUE})
-_COMPUTE = frozenset({Phase.COMPUTE})
 _INSIDE = frozenset({Phase.COMPUTE, Phase.ENGINE, Phase.QUEUE})
-# The phases that each check can claim. What is left out claims no time, or is bounded otherwise: long prompts and time
-# outside of the server are symptoms, time between stages is looked at below. Clocks that are held back and neighbours
-# on a card are blind spots alone: without NVML no deployment on a GPU could be called healthy.
-REACH: Mapping[str, frozenset[Phase]] = {
-    "batch-size-collapse": _QUEUE,
-    "batch-window-mistuned": _QUEUE,
-    "batching-without-gain": _COMPUTE,
-    "bls-serialization": _QUEUE,
-    "bursty-arrivals": _QUEUE,
-    "capacity-exceeded": _QUEUE,
-    "cold-start": frozenset({Phase.COMPUTE, Phase.QUEUE}),
-    "engine-batch-limit": _INSIDE,
-    "engine-token-budget": _INSIDE,
-    "execution-hung": frozenset({Phase.COMPUTE, Phase.QUEUE}),
-    "gpu-saturated": _QUEUE,
-    "host-cpu-starved": frozenset({Phase.COMPUTE, Phase.QUEUE}),
-    "inflight-batching-off": _INSIDE,
-    "input-output-cost": frozenset({Phase.INPUT, Phase.OUTPUT}),
-    "kv-cache-exhausted": _INSIDE,
-    "model-reload-stall": frozenset({Phase.QUEUE, Phase.GAP}),
-    "over-instanced": frozenset({Phase.COMPUTE, Phase.QUEUE}),
-    "priority-starvation": _QUEUE,
-    "replica-imbalance": _QUEUE,
-    "replica-outlier": frozenset({Phase.COMPUTE, Phase.QUEUE}),
-    "scheduler-stall": _QUEUE,
-    "sequence-batcher-starved": _QUEUE,
-    "single-instance-serialization": _QUEUE,
-    "version-regression": _COMPUTE,
-    "workload-shift": _QUEUE,
-}
+# A check's `reach` leaves out what is bounded otherwise: long prompts and time outside of the server are symptoms, time
+# between stages is looked at below. Clocks that are held back and neighbours on a card are blind spots alone: without
+# NVML no deployment on a GPU could be called healthy.
 # Checks that reach these phases only once so much is seen that no more than this signal is left to know: a process of
 # others at work on a full card, of which nothing tells what it costs.
 REACH_ONCE_SEEN: Mapping[str, tuple[str, frozenset[Phase]]] = {
@@ -385,7 +356,7 @@ def could_matter(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy],
         return not explained
     if result.check.id == "ensemble-overhead":
         return any(_worth_a_change(item.unattributed_seconds, item) for item in anatomy)
-    if result.check.id not in REACH:
+    if not result.check.check.reach:
         return True
     return any(_worth_a_change(sum(_reached(evidence, result, item).values()), item) for item in anatomy)
 
@@ -412,7 +383,7 @@ def _phases(result: Result) -> frozenset[Phase]:
     signal, phases = REACH_ONCE_SEEN.get(result.check.id, ("", frozenset[Phase]()))
     if isinstance(result.outcome, Unknown) and result.outcome.signal == signal:
         return phases
-    return REACH.get(result.check.id, frozenset())
+    return result.check.check.reach
 
 
 def _batched_outside(evidence: Evidence, result: Result) -> bool:

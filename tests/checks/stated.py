@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagnostics.checks.catalogue import RegisteredCheck
-from diagnostics.checks.check import Outcome
+from diagnostics.checks.check import Expected, Fires, Outcome, Quiet, Unknown
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.signal import Reading, Scope, Signal, Subject
+
+WORDS_OF = {Fires: Expected.FIRES, Quiet: Expected.QUIET, Unknown: Expected.UNKNOWN}
 
 
 @dataclass(slots=True)
 class MindfulLedger(Ledger):
     """A ledger that refuses to compare a reading with a limit of another unit."""
 
-    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+    def at_least(self, signal: Signal, on: Subject, limit: Limit, *, alternative: bool = False) -> bool:
         """Compare as a ledger does, after a look at the units."""
         assert signal.unit is limit.unit, signal.name
-        return Ledger.at_least(self, signal, on, limit)
+        return Ledger.at_least(self, signal, on, limit, alternative=alternative)
 
     def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Compare as a ledger does, after a look at the units."""
