@@ -31,7 +31,7 @@ export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate docs format clean
+.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate docs format clean new-check quick
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules check-docs
 
 help: ## list what can be made
@@ -83,6 +83,9 @@ generate: venv ## write rules/, dashboards/, plain manifests and reference pages
 	@$(BIN)/python -m docs
 	@.ci/quiet '--- shown output' $(BIN)/python -m docs.shown
 	@.ci/quiet '--- plain manifests' $(BIN)/python -m deploy
+
+new-check: venv ## write all that a new check needs: NAME=my-check, and LAYER=gpu where it is not serving
+	@$(BIN)/python -m tests.checks.new_check "$(NAME)" --layer "$(or $(LAYER),serving)"
 
 docs: venv ## build the documentation as a site, in build/site
 	@.ci/quiet 'building build/site' $(MKDOCS)

@@ -20,7 +20,8 @@ from diagnostics.tuning.patch import patch
 from diagnostics.units import Unit
 from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig, QueuePolicy
 from tests.checks.designed import DESIGNED
-from tests.checks.stated import decided
+from tests.checks.new_check import left_to_write
+from tests.checks.stated import WORDS_OF, decided
 
 ALL = tuple(catalogue().values())
 CASES = tuple((check, case) for check in ALL for case in check.cases)
@@ -29,7 +30,6 @@ each_case = pytest.mark.parametrize(("check", "case"), CASES, ids=[f"{check.id} 
 MOST_LINES, MOST_CASES = 60, 6
 # It tells of what is unknown, so it always knows.
 NEVER_UNKNOWN = {"telemetry-blind-spot"}
-WORDS_OF = {Fires: Expected.FIRES, Quiet: Expected.QUIET, Unknown: Expected.UNKNOWN}
 
 
 def word(outcome: Outcome) -> Expected:
@@ -40,6 +40,11 @@ def word(outcome: Outcome) -> Expected:
 def test_the_runbook_has_its_five_headings_in_order(check: RegisteredCheck) -> None:
     assert tuple(check.sections()) == HEADINGS
     assert all(check.sections().values())
+
+
+@each_check
+def test_nothing_is_left_to_fill_in(check: RegisteredCheck) -> None:
+    assert not left_to_write(Path(checks.__path__[0]) / f"{check.id.replace('-', '_')}.py")
 
 
 @each_check
@@ -56,7 +61,7 @@ def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: RegisteredChe
     file = Path(checks.__path__[0]) / f"{check.id.replace('-', '_')}.py"
 
     assert file.is_file()
-    assert check.check.layer is DESIGNED[check.id]
+    assert check.check.layer is DESIGNED.get(check.id), "add the id to its layer in tests/checks/designed.py"
 
 
 @each_check

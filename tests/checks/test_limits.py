@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import pytest
 
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
-from diagnostics.checks.check import Expected, Fires, Outcome, Quiet, Remedy, Severity
+from diagnostics.checks.check import CheckCase, Expected, Fires, Outcome, Quiet, Remedy, Severity
 from diagnostics.evidence.ledger import Limit
 from diagnostics.signals.signal import Signal
 from tests.checks import test_engine_limits, test_gpu_and_host_limits
 from tests.checks.limit_pairs import ELSEWHERE, PAIRS, Pair
-from tests.checks.stated import decided
+from tests.checks.stated import WORDS_OF, decided
 
 SIGNALS: Mapping[str, Signal] = {
     signal.name: signal for check in catalogue().values() for case in check.cases for signal in case.readings
@@ -82,8 +82,14 @@ def holds(claim: Callable[[], None]) -> bool:
     return True
 
 
+def _is_decided(check: str, case: CheckCase) -> None:
+    assert WORDS_OF[type(decided(catalogue()[check], case.readings)[0])] is case.expect
+
+
 def claims(check: str) -> Iterator[Callable[[], None]]:
-    """Yield all tests of a check's limits, of this file and its two siblings."""
+    """Yield all tests of a check's limits: of its own cases, of this file and of its two siblings."""
+    for case in catalogue()[check].cases:
+        yield lambda case=case: _is_decided(check, case)  # type: ignore[misc]
     for pair in PAIRS:
         if pair.check == check:
             yield lambda pair=pair: test_a_limit_parts_two_situations(pair)  # type: ignore[misc]
@@ -102,7 +108,9 @@ def test_a_limit_that_moves_by_a_fifth_is_noticed(check: RegisteredCheck, name: 
     if by in factors:
         pytest.skip(why)
     with moved(check.check.limits[name], by):
-        assert not all(holds(claim) for claim in claims(check.id))
+        assert not all(holds(claim) for claim in claims(check.id)), (
+            f"no case of {check.id} is within a fifth of the limit {name}: put one at 0.93 and one at 1.07 of it"
+        )
 
 
 def test_only_limits_that_exist_have_pairs() -> None:
