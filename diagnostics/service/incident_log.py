@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.service.log_lines import Field, LogEvent, log_event
+from diagnostics.service.log_lines import Field, LoggedEvent, log_event
 from diagnostics.service.state import Evaluation
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,16 @@ class IncidentLog:
         now = _Logged(incident.severity, incident.caused_by)
         if not incident.open:
             self._known.pop(incident.id, None)
-            _event(LogEvent.INCIDENT_ENDED, f"incident ended: {incident.title}", incident, **_end(incident))
+            _event(LoggedEvent.INCIDENT_ENDED, f"incident ended: {incident.title}", incident, **_end(incident))
         elif before is None:
             self._known[incident.id] = now
             since: dict[str, Field] = {"onset": incident.onset, "summary": incident.summary}
-            _event(LogEvent.INCIDENT_OPENED, f"incident opened: {incident.title}", incident, **since)
+            _event(LoggedEvent.INCIDENT_OPENED, f"incident opened: {incident.title}", incident, **since)
         elif before != now:
             self._known[incident.id] = now
-            _event(LogEvent.INCIDENT_CHANGED, f"incident changed: {incident.title}", incident, **_changed(before, now))
+            _event(
+                LoggedEvent.INCIDENT_CHANGED, f"incident changed: {incident.title}", incident, **_changed(before, now)
+            )
 
 
 def _changed(before: _Logged, now: _Logged) -> dict[str, Field]:
@@ -64,7 +66,7 @@ def _end(incident: Incident) -> dict[str, Field]:
     }
 
 
-def _event(event: LogEvent, message: str, incident: Incident, **fields: Field) -> None:
+def _event(event: LoggedEvent, message: str, incident: Incident, **fields: Field) -> None:
     subject = {name: value for name, value in incident.subject.to_dict().items() if value}
     known: dict[str, Field] = {
         "incident": incident.id,

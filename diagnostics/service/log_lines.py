@@ -26,7 +26,7 @@ _LONGEST_TEXT = 2_000
 _BARE = re.compile(r"[^\s\"=]+")
 
 
-class LogEvent(StrEnum):
+class LoggedEvent(StrEnum):
     """What the log tells by name, under `event.name`."""
 
     INCIDENT_OPENED = "diag.incident.opened"
@@ -42,14 +42,14 @@ class LogEvent(StrEnum):
     @property
     def level(self) -> int:
         """WARNING for what an operator may have to repair, INFO for the others."""
-        repaired = (LogEvent.SERVER_LOST, LogEvent.NOTIFICATION_DROPPED, LogEvent.RECEIVER_FAILED)
+        repaired = (LoggedEvent.SERVER_LOST, LoggedEvent.NOTIFICATION_DROPPED, LoggedEvent.RECEIVER_FAILED)
         return logging.WARNING if self in repaired else logging.INFO
 
 
 Field = str | float | None
 
 
-def log_event(log: logging.Logger, event: LogEvent, message: str, **fields: Field) -> None:
+def log_event(log: logging.Logger, event: LoggedEvent, message: str, **fields: Field) -> None:
     """Log an event with its fields; those that are None or empty are left out."""
     given = {name: value for name, value in fields.items() if value is not None and value != ""}
     log.log(event.level, "%s", message, extra={"event": event, "fields": given})
@@ -61,7 +61,7 @@ class EventRate(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock, self._lock = clock, threading.Lock()
-        self._left: dict[LogEvent, tuple[float, float]] = {}
+        self._left: dict[LoggedEvent, tuple[float, float]] = {}
         self._suppressed = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -75,7 +75,7 @@ class EventRate(logging.Filter):
                 record.suppressed, self._suppressed = self._suppressed, 0
         return True
 
-    def _allowed(self, event: LogEvent) -> bool:
+    def _allowed(self, event: LoggedEvent) -> bool:
         now = self._clock()
         left, since = self._left.get(event, (float(LINES_PER_MINUTE), now))
         left = min(left + (now - since) * LINES_PER_MINUTE / 60, LINES_PER_MINUTE)

@@ -14,7 +14,7 @@ from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
-from diagnostics.service.log_lines import LogEvent, log_event
+from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import EvaluationConsumer, ScrapeConsumer, StateBoard, TargetState
@@ -230,12 +230,12 @@ def _log_reached(target: TargetState, before: TargetState | None) -> None:
     named = {"deployment": target.deployment, "server": target.server, "url": target.url}
     if not target.up:
         message = "server lost" if before else "server not found"
-        log_event(log, LogEvent.SERVER_LOST, message, **named, err=target.error)
+        log_event(log, LoggedEvent.SERVER_LOST, message, **named, err=target.error)
         return
     away = None
     if before is not None and before.last_success is not None and target.last_round is not None:
         away = round(target.last_round - before.last_success, 3)
-    log_event(log, LogEvent.SERVER_FOUND, "server found", **named, away_seconds=away)
+    log_event(log, LoggedEvent.SERVER_FOUND, "server found", **named, away_seconds=away)
 
 
 def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:

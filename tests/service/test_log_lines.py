@@ -11,7 +11,7 @@ import pytest
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Ending
 from diagnostics.service.incident_log import IncidentLog
-from diagnostics.service.log_lines import LINES_PER_MINUTE, EventRate, JsonLine, LogEvent, Logfmt, log_event
+from diagnostics.service.log_lines import LINES_PER_MINUTE, EventRate, JsonLine, Logfmt, LoggedEvent, log_event
 from diagnostics.service.notifications.alerts import AlertBook
 from diagnostics.service.notifications.feeds import AlertFeed, MessageFeed
 from diagnostics.service.notifications.messages import MessageBook
@@ -128,7 +128,7 @@ def test_a_server_that_cannot_be_reached_is_logged_once(lines: Lines) -> None:
 
 
 def record(kept: Kept, **fields: str | float) -> logging.LogRecord:
-    log_event(logging.getLogger("diagnostics.x"), LogEvent.SERVER_LOST, "server lost", **fields)
+    log_event(logging.getLogger("diagnostics.x"), LoggedEvent.SERVER_LOST, "server lost", **fields)
     return kept.records[-1]
 
 
@@ -146,7 +146,7 @@ def test_a_storm_of_one_event_leaves_room_for_others_and_says_what_it_left_out(k
     rate = EventRate(lambda: now[0])
     passed = sum(rate.filter(record(kept)) for _ in range(LINES_PER_MINUTE + 50))
     assert passed == LINES_PER_MINUTE
-    log_event(logging.getLogger("diagnostics.x"), LogEvent.INCIDENT_OPENED, "incident opened")
+    log_event(logging.getLogger("diagnostics.x"), LoggedEvent.INCIDENT_OPENED, "incident opened")
     other = kept.records[-1]
     assert rate.filter(other)
     assert json.loads(JsonLine().format(other))["suppressed"] == 50

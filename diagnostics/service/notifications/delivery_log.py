@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from diagnostics.service.log_lines import Field, LogEvent, log_event
+from diagnostics.service.log_lines import Field, LoggedEvent, log_event
 from exporters.sinks.alertmanager import IncidentAlert
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def log_message(receiver: str, body: dict[str, Any], *, dropped: str = "") -> No
 
 def _log_fate(receiver: str, fate: str, reason: str, **fields: Field) -> None:
     if reason:
-        event = LogEvent.NOTIFICATION_DROPPED
+        event = LoggedEvent.NOTIFICATION_DROPPED
         log_event(log, event, f"notification {fate}", receiver=receiver, **fields, err=reason)
     else:
-        log_event(log, LogEvent.NOTIFICATION_SENT, "notification sent", receiver=receiver, **fields)
+        log_event(log, LoggedEvent.NOTIFICATION_SENT, "notification sent", receiver=receiver, **fields)

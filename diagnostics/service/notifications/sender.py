@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from diagnostics.service.log_lines import LogEvent, log_event
+from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.own.metrics import OwnMetrics, ServiceFaults
 from diagnostics.service.own.tracer import SpanRole, server_of
 from exporters.sinks.posting import DeliveryFailure, Poster
@@ -181,7 +181,7 @@ class DeliveryThread:
             self._faults.works(self.name)
             if self._failures:
                 text = f"{self.name} takes messages again, after {self._failures} failures"
-                log_event(log, LogEvent.RECEIVER_RECOVERED, text, receiver=self.name, failures=self._failures)
+                log_event(log, LoggedEvent.RECEIVER_RECOVERED, text, receiver=self.name, failures=self._failures)
             self._failures = 0
 
     def _failed(self, reason: str, retry_after: float) -> None:
@@ -190,7 +190,7 @@ class DeliveryThread:
         self._failures += 1
         if self._failures == 1:
             text = f"{self.name} did not take a message, which is kept and sent again: {reason}"
-            log_event(log, LogEvent.RECEIVER_FAILED, text, receiver=self.name, err=reason)
+            log_event(log, LoggedEvent.RECEIVER_FAILED, text, receiver=self.name, err=reason)
         pause = min(self._first_pause * 2.0 ** min(self._failures - 1, 30), self._longest_pause)
         # Many services that lost one receiver must not come back to it at the same moment.
         wait = max(pause * random.uniform(0.75, 1.0), min(retry_after, self._longest_pause))  # noqa: S311
