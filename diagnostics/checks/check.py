@@ -26,7 +26,11 @@ class Layer(StrEnum):
 
 
 class Severity(StrEnum):
-    """`critical`: users are hurt now. `warning`: they will be, or money is burned. `info`: worth knowing."""
+    """How bad a finding is, and the incident that it opens. Every surface shows the same.
+
+    `critical`: users notice now; the finding takes half of a request's time or more, or fails 5 % of requests or more.
+    `warning`: it costs less than that, and a change would help. `info`: worth knowing; it opens no incident.
+    """
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -36,6 +40,11 @@ class Severity(StrEnum):
     def actionable(self) -> bool:
         """Whether the finding makes a window degraded."""
         return self is not Severity.INFO
+
+    @property
+    def rank(self) -> int:
+        """0 for `info`, 1 for `warning`, 2 for `critical`."""
+        return (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index(self)
 
 
 class Remedy(StrEnum):

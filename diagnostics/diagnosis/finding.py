@@ -143,7 +143,7 @@ class Unpredicted:
 Effect = EndToEnd | Unpredicted
 
 
-# Half of a request's time, or 5 % of requests failed, is what users notice at once.
+# What `Severity` calls critical: users notice at once (ours).
 CRITICAL_SHARE = 0.5
 CRITICAL_FAILED = 0.05
 

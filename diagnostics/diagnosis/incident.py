@@ -18,6 +18,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.signal import Scope, Subject
+from diagnostics.units import Limit, Unit
 from diagnostics.window.lifecycle import ServerChange as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
@@ -67,7 +68,7 @@ class Incident:
         title: the cause in words.
         layer: where it lies.
         subject: what it is about.
-        severity: of the newest evaluation that showed it.
+        severity: raised at once, lowered after `LOWER_AFTER`.
         worst: the highest severity it had.
         confidence: of the newest evaluation that showed it.
         summary: of the newest evaluation that showed it.
@@ -127,7 +128,20 @@ class IncidentChange:
     incident: Incident
 
 
-_RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
+LOWER_AFTER = Limit(
+    value=300.0,
+    unit=Unit.SECONDS,
+    because="a severity is raised at once and lowered only after a whole window of the default length without it, as "
+    "its newest round may still be the exception (ours; kube-prometheus keeps alerts firing as long)",
+)
+
+
+@dataclass(slots=True)
+class _LowerSpell:
+    """A while in which a finding was less severe than its incident: its seconds, and the most severe it was."""
+
+    severity: Severity
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -154,12 +168,13 @@ class IncidentBook:
         self._candidates: dict[str, _Candidate] = {}
         self._gone_for: dict[str, float] = {}
         self._proofs: dict[str, int] = {}
+        self._lower: dict[str, _LowerSpell] = {}
         self._last: float | None = None
 
     @property
     def open(self) -> tuple[Incident, ...]:
         """The incidents that last, the worst first."""
-        return tuple(sorted(self._open.values(), key=lambda one: (-_RANK[one.severity], -one.harm, one.opened, one.id)))
+        return tuple(sorted(self._open.values(), key=lambda one: (-one.severity.rank, -one.harm, one.opened, one.id)))
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Take up the open incidents of an earlier run, so that they keep their identity."""
@@ -171,6 +186,7 @@ class IncidentBook:
         self._open.clear()
         self._gone_for.clear()
         self._proofs.clear()
+        self._lower.clear()
         self._candidates.clear()
         return ended
 
@@ -188,19 +204,44 @@ class IncidentBook:
         elapsed = steady - self._last if self._last is not None else 0.0
         self._last = steady
         present = {finding.id: finding for finding in explanation.actionable}
-        changes = [*self._seen(at, present), *self._missed(at, elapsed, explanation, present)]
+        changes = [*self._seen(at, elapsed, present), *self._missed(at, elapsed, explanation, present)]
         return tuple(self._linked(changes, present))
 
-    def _seen(self, at: float, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
+    def with_severities(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Return findings with the severities of their open incidents, so that every surface shows the same."""
+        return tuple(
+            replace(one, severity=known.severity) if one.severity.actionable and known else one
+            for one in findings
+            for known in (self._open.get(one.id),)
+        )
+
+    def _seen(self, at: float, elapsed: float, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
         for fingerprint, finding in present.items():
             known = self._open.get(fingerprint)
             if known is not None:
                 self._gone_for.pop(fingerprint, None)
                 self._proofs.pop(fingerprint, None)
-                yield self._keep(IncidentTransition.UPDATED, _updated(known, finding, at))
+                severity = self._steady_severity(known, finding.severity, elapsed)
+                yield self._keep(IncidentTransition.UPDATED, _updated(known, finding, severity, at))
             elif (candidate := self._counted(fingerprint, at)).times >= self.open_after:
                 del self._candidates[fingerprint]
                 yield self._keep(IncidentTransition.OPENED, _opened(self.deployment, finding, candidate.first_seen, at))
+
+    def _steady_severity(self, known: Incident, measured: Severity, elapsed: float) -> Severity:
+        """Return the severity to show: the measured one at once where it is higher, else after `LOWER_AFTER`."""
+        if measured.rank >= known.severity.rank:
+            self._lower.pop(known.fingerprint, None)
+            return measured
+        spell = self._lower.get(known.fingerprint)
+        if spell is None:
+            self._lower[known.fingerprint] = _LowerSpell(measured)
+            return known.severity
+        spell.seconds += elapsed
+        spell.severity = max(spell.severity, measured, key=lambda severity: severity.rank)
+        if spell.seconds < LOWER_AFTER.value:
+            return known.severity
+        del self._lower[known.fingerprint]
+        return spell.severity
 
     def _counted(self, fingerprint: str, at: float) -> _Candidate:
         candidate = self._candidates.get(fingerprint)
@@ -244,7 +285,7 @@ class IncidentBook:
                     yield self._close(incident, at, Ending.CHANGED)
 
     def _close(self, incident: Incident, at: float, ending: Ending) -> IncidentChange:
-        for kept in (self._open, self._gone_for, self._proofs):
+        for kept in (self._open, self._gone_for, self._proofs, self._lower):
             kept.pop(incident.fingerprint, None)
         return _closed(incident, at, ending)
 
@@ -327,7 +368,7 @@ def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> 
         opened=at,
         seen=at,
     )
-    return _updated(blank, finding, at)
+    return _updated(blank, finding, finding.severity, at)
 
 
 def _closed(incident: Incident, at: float, ending: Ending) -> IncidentChange:
@@ -335,13 +376,13 @@ def _closed(incident: Incident, at: float, ending: Ending) -> IncidentChange:
     return IncidentChange(kind=IncidentTransition.CLOSED, incident=over)
 
 
-def _updated(incident: Incident, finding: Finding, at: float) -> Incident:
+def _updated(incident: Incident, finding: Finding, severity: Severity, at: float) -> Incident:
     harm = finding.impact.harm
     peaked = harm > incident.peak
     return replace(
         incident,
-        severity=finding.severity,
-        worst=max(incident.worst, finding.severity, key=lambda severity: _RANK[severity]),
+        severity=severity,
+        worst=max(incident.worst, severity, key=lambda severity: severity.rank),
         confidence=finding.confidence,
         summary=finding.summary,
         seen=at,

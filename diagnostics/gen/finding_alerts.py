@@ -109,12 +109,14 @@ def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> Tree:
             "group_interval": "5m",
             "repeat_interval": "12h",
             "routes": [
+                # A cause is a ticket, however severe; what pages is an objective that burns.
+                {"matchers": [f'sender="{SENDER}"', 'severity="critical"'], "receiver": "tickets"},
                 {"matchers": ['severity="critical"'], "receiver": "pager", "repeat_interval": "1h"},
                 {"matchers": ['severity="info"'], "receiver": "log", "repeat_interval": "1w"},
             ],
         },
         "receivers": [_receiver(name) for name in ("tickets", "pager", "log")],
-        "inhibit_rules": [_same_check(), _symptom(), *_causes(checks)],
+        "inhibit_rules": [_same_check(), *_symptoms(), *_causes(checks)],
     }
 
 
@@ -127,10 +129,12 @@ def _same_check() -> Tree:
     return _rule([_OURS, f'sender="{SENDER}"'], [_OURS, 'sender=""'], _SUBJECT)
 
 
-def _symptom() -> Tree:
+def _symptoms() -> Iterator[Tree]:
     """A cause is the answer to the question that a symptom on the same server and model asks."""
-    cause = [_OURS, f'severity="{Severity.WARNING.value}"']
-    return _rule(cause, [f'{KIND}="{SYMPTOM}"'], ("server", "model"))
+    warning = [_OURS, f'severity="{Severity.WARNING.value}"']
+    critical = [_OURS, f'sender="{SENDER}"', f'severity="{Severity.CRITICAL.value}"']
+    for cause in (warning, critical):
+        yield _rule(cause, [f'{KIND}="{SYMPTOM}"'], ("server", "model"))
 
 
 def _causes(checks: Mapping[str, RegisteredCheck]) -> Iterator[Tree]:

@@ -113,6 +113,8 @@ class Deployment:
         explanation = self._explained(self._blind_spots(), simulate=simulate)
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.update(explanation, self._latest_at, steady)
+        # A surface that shows findings shows the severity of their incidents.
+        explanation = replace(explanation, findings=self.book.with_severities(explanation.findings))
         self._last = Evaluation(
             deployment=self.name,
             at=self._latest_at,

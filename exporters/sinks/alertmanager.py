@@ -1,7 +1,8 @@
 """An open incident as an alert of Alertmanager's API, version 2.
 
-Labels identify the alert and never change while it lasts: those of the Prometheus rule on the same check, so that
-both are told apart by `sender` alone and can inhibit each other. Everything that changes is an annotation.
+Labels identify the alert: those of the Prometheus rule on the same check, so that both can inhibit each other, with
+`sender` and the incident's severity. Of what changes only the severity is a label, which routes are chosen by; it is
+lowered after a steady while only, and then the alert with the old one ends. The rest is in annotations.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from functools import cache
 from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import EndToEnd, Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name, filled
@@ -102,7 +102,6 @@ def incident_alert(
     reported = {
         "summary": _summary(incident, labels),
         "description": _description(incident),
-        "severity": incident.severity.value,
         "runbook_url": links.runbook(incident.check),
         "dashboard_url": links.incident(incident.id),
         "caused_by": f"{cause.check}: {links.incident(cause.id)}" if cause else "",
@@ -123,13 +122,12 @@ def _key(labels: Mapping[str, str]) -> Key:
 
 
 def _labels(incident: Incident, added: Mapping[str, str]) -> dict[str, str]:
-    rule = _rules().get(incident.check)
     named = {**incident.subject.to_dict(), "deployment": incident.deployment}
     return {
         **added,
         "alertname": alert_name(incident.check),
         "check": incident.check,
-        "severity": rule.severity if rule else Severity.WARNING.value,
+        "severity": incident.severity.value,
         "sender": SENDER,
         **{name: harmless(value, _MOST_OF_A_LABEL) for name, value in named.items() if value},
     }

@@ -233,6 +233,11 @@ SHARE = MetricFamily(
     help="Share of a request's mean time that the finding explains; estimated.",
     labels=_FINDING,
 )
+SEVERITY = MetricFamily(
+    name="diag_finding_severity",
+    help="Severity of the finding, and of its incident: 0 for info, 1 for warning, 2 for critical.",
+    labels=_FINDING,
+)
 UNKNOWN = MetricFamily(
     name="diag_check_unknown",
     help="Subjects that a check could not judge, by what was missing.",
@@ -325,6 +330,7 @@ def _findings(deployment: str, found: Sequence[Finding]) -> Iterator[Row]:
     for finding in found:
         labels = (deployment, finding.check, *_parts(finding.subject))
         yield FOUND, labels, float(finding.severity.actionable or finding.check in _informing())
+        yield SEVERITY, labels, float(finding.severity.rank)
         yield IMPACT, labels, finding.impact.seconds_per_request
         yield SHARE, labels, finding.impact.share_of_latency
 

@@ -7,7 +7,7 @@ import pytest
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.finding import Finding, Impact
-from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChange, IncidentTransition
+from diagnostics.diagnosis.incident import LOWER_AFTER, Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.onset import Onset
 from diagnostics.signals.signal import Subject
 from tests.builders import SyntheticTriton
@@ -168,7 +168,38 @@ def test_it_keeps_its_worst_moment():
     life.see(finding(harm=0.4))
     one = life.book.open[0]
     assert (one.harm, one.peak, one.peak_at) == (0.4, 0.9, NOON + 30)
-    assert (one.severity, one.worst) == (Severity.WARNING, Severity.CRITICAL)
+    assert (one.severity, one.worst) == (Severity.CRITICAL, Severity.CRITICAL)
+
+
+def severities(life: Life, *measured: Severity) -> list[Severity]:
+    """Return what the incident shows after each round of these severities."""
+    found = []
+    for severity in measured:
+        life.see(finding(severity=severity))
+        found.append(life.book.open[0].severity)
+    return found
+
+
+def test_a_severity_is_raised_at_once_and_does_not_flap_with_each_round():
+    life = Life(open_after=1)
+    measured = [Severity.WARNING, Severity.CRITICAL] * 40
+    assert severities(life, *measured) == [Severity.WARNING, *[Severity.CRITICAL] * 79]
+
+
+def test_a_severity_is_lowered_after_a_steady_while():
+    life = Life(open_after=1)
+    rounds = round(LOWER_AFTER.value / 15)
+    shown = severities(life, Severity.CRITICAL, *[Severity.WARNING] * (rounds + 1))
+    assert shown == [*[Severity.CRITICAL] * (rounds + 1), Severity.WARNING]
+    assert severities(life, Severity.CRITICAL) == [Severity.CRITICAL]
+
+
+def test_findings_have_the_severity_of_their_incidents():
+    life = Life(open_after=1)
+    life.see(finding(severity=Severity.CRITICAL))
+    quiet, other = finding(severity=Severity.INFO), finding("other")
+    shown = life.book.with_severities([finding(), other, quiet])
+    assert [one.severity for one in shown] == [Severity.CRITICAL, Severity.WARNING, Severity.INFO]
 
 
 def test_a_consequence_is_attached_to_the_incident_of_its_cause():

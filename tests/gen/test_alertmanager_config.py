@@ -50,6 +50,12 @@ def test_alerts_are_routed_by_severity(config: Path, severity: str, receiver: st
     assert done.stdout.strip() == receiver
 
 
+def test_a_critical_cause_is_a_ticket_and_pages_nobody(config: Path) -> None:
+    labels = ("severity=critical", "sender=diag", "check=cold-start")
+    done = amtool("config", "routes", "test", f"--config.file={config}", *labels)
+    assert done.stdout.strip() == "tickets"
+
+
 def models(check: str) -> list[str]:
     """Return the models that an alert of a check may be of; an empty text is none."""
     scope = catalogue()[check].check.scope

@@ -27,7 +27,7 @@ def alert(one=None, finding=None, cause=None, **added: str):
 def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rule: object) -> None:
     labels = next(firing[0] for _, firing in rule.situations[0].expect if firing)
     named = {name: text for name, text in labels.items() if name != "check"}
-    made = alert(incident(rule.id, Subject(**named)))
+    made = alert(incident(rule.id, Subject(**named), severity=Severity(rule.severity)))
     expected = rule.expected(labels, "")
     assert made.labels == {
         **expected["exp_labels"],
@@ -38,11 +38,14 @@ def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rul
     assert made.annotations["summary"] == expected["exp_annotations"]["summary"]
 
 
-def test_whatever_changes_while_an_incident_lasts_changes_no_label_and_no_start() -> None:
+def test_the_severity_is_a_label() -> None:
+    critical = alert(incident(severity=Severity.CRITICAL))
+    assert (alert().labels["severity"], critical.labels["severity"]) == ("warning", "critical")
+
+
+def test_whatever_else_changes_while_an_incident_lasts_changes_no_label_and_no_start() -> None:
     later = replace(
         incident(),
-        severity=Severity.CRITICAL,
-        worst=Severity.CRITICAL,
         confidence=0.5,
         summary="other",
         seen=BEGIN + 900,
@@ -51,7 +54,6 @@ def test_whatever_changes_while_an_incident_lasts_changes_no_label_and_no_start(
     )
     first, second = alert(), alert(later, cause=incident("cold-start"))
     assert (first.key, first.starts_at) == (second.key, second.starts_at)
-    assert (first.annotations["severity"], second.annotations["severity"]) == ("warning", "critical")
     assert second.annotations["caused_by"] == "cold-start: https://diag.example.org/incidents/cold-start-1"
     assert "caused_by" not in first.annotations
 

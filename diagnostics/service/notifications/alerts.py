@@ -22,7 +22,6 @@ REPEATED_FOR = 15 * 60.0
 # How long Alertmanager remembers whom it notified: later it would tell nobody of the end.
 FORGOTTEN_AFTER = 120 * 3600.0
 MOST_ENDED = 10_000
-_RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 Json = dict[str, Any]
 
 
@@ -59,7 +58,7 @@ class AlertBook:
             clock: Unix seconds.
 
         """
-        self._links, self._receivers, self._least = links, frozenset(receivers), _RANK[least]
+        self._links, self._receivers, self._least = links, frozenset(receivers), least
         self._added, self._clock = labels or {}, clock
         self._lock = threading.Lock()
         self._open: dict[str, Incident] = {}
@@ -73,7 +72,7 @@ class AlertBook:
         """Take up what a verdict changes; return whether an alert began or ended."""
         findings = {finding.id: finding for finding in evaluation.explanation.findings}
         with self._lock:
-            before = set(self._firing)
+            before = {name: alert.key for name, alert in self._firing.items()}
             for change in evaluation.changes:
                 if change.incident.open:
                     self._open[change.incident.id] = change.incident
@@ -83,7 +82,7 @@ class AlertBook:
                     self._fire(change.incident, findings.get(change.incident.fingerprint), changed)
                 else:
                     self._end(change.incident, changed)
-            return before != set(self._firing)
+            return before != {name: alert.key for name, alert in self._firing.items()}
 
     def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
         """Let incidents of an earlier run fire again, before there is a verdict.
@@ -148,10 +147,16 @@ class AlertBook:
                 self._ended[one.alert.key] = one
 
     def _fire(self, incident: Incident, finding: Finding | None, changed: str) -> None:
-        if _RANK[incident.worst] < self._least:
+        if incident.worst.rank < self._least.rank:
             return
         cause = self._open.get(incident.caused_by or "")
         alert = incident_alert(incident, finding, cause, self._links, self._added, changed)
+        before = self._firing.get(incident.id)
+        if before is not None and before.key != alert.key:
+            # The severity is a label: the alert with the old one ends as that with the new one begins.
+            reason = f"its severity is {incident.severity.value} now"
+            self._ended[before.key] = Ended(before.close(self._clock(), reason))
+            self._version += 1
         self._firing[incident.id] = alert
         # The same labels: the end of the last time would end this one.
         if self._ended.pop(alert.key, None) is not None:

@@ -40,10 +40,20 @@ def test_an_incident_fires_from_its_onset_until_it_ends(clock: Clock) -> None:
     assert own.consume(opened(ONE))
     ((alert, _),) = own.current()
     assert (alert.starts_at, alert.ended) == (ONE.onset, None)
-    assert not own.consume(updated(replace(ONE, severity=Severity.CRITICAL)))
-    assert own.current()[0][0].annotations["severity"] == "critical"
+    assert not own.consume(updated(ONE))
     assert own.consume(closed(ONE, at=AT))
     assert ends(own) == [AT]
+
+
+def test_an_alert_of_another_severity_takes_the_place_of_the_one_before(clock: Clock) -> None:
+    own = book(clock)
+    own.consume(opened(ONE))
+    assert own.consume(updated(replace(ONE, severity=Severity.CRITICAL)))
+    firing, ended = (alert for alert, _ in own.current())
+    assert [(one.labels["severity"], one.ended) for one in (firing, ended)] == [("critical", None), ("warning", AT)]
+    assert ended.annotations["ended_because"] == "its severity is critical now"
+    own.consume(updated(ONE))
+    assert [(one.labels["severity"], one.ended) for one, _ in own.current()] == [("warning", None), ("critical", AT)]
 
 
 def test_an_end_is_kept_until_everyone_took_it_and_has_captured_it_for_a_while(clock: Clock) -> None:
@@ -92,8 +102,8 @@ def test_only_what_was_once_severe_enough_fires_and_goes_on_when_it_eases(clock:
     assert not own.consume(opened(ONE))
     assert own.current() == []
     assert own.consume(updated(replace(ONE, severity=Severity.CRITICAL, worst=Severity.CRITICAL)))
-    assert not own.consume(updated(replace(ONE, worst=Severity.CRITICAL)))
-    assert ends(own) == [None]
+    own.consume(updated(replace(ONE, worst=Severity.CRITICAL)))
+    assert [alert.labels["severity"] for alert, _ in own.current() if alert.ended is None] == ["warning"]
 
 
 def test_a_consequence_names_its_cause_also_when_both_open_at_once(clock: Clock) -> None:

@@ -33,7 +33,7 @@ class IncidentFilter:
             states.get(self.state, True)
             and self.deployment in ("", incident.deployment)
             and self.check in ("", incident.check)
-            and self.severity in ("", incident.worst.value)
+            and self.severity in ("", (incident.severity if incident.open else incident.worst).value)
             and all(word in _searched(incident) for word in self.text.casefold().split())
         )
 

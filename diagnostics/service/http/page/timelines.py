@@ -136,7 +136,7 @@ def _answer(span: TimelineRange, charts: Sequence[Json], incidents: Sequence[Inc
                 "id": one.id,
                 "title": one.check,
                 "about": clean(str(one.subject)),
-                "severity": one.worst.value,
+                "severity": (one.severity if one.open else one.worst).value,
                 "from": one.onset,
                 "to": one.closed,
             }
