@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
 
 from diagnostics import __version__
 from diagnostics.service.allocation import resident_bytes
@@ -108,6 +108,8 @@ class OwnMetrics:
     def __init__(self) -> None:
         self.tracer: Tracer = OFF
         own = self.registry = CollectorRegistry()
+        ProcessCollector(registry=own)
+        PlatformCollector(registry=own)
         Info("diag_build", "The running version.", registry=own).info({"version": __version__})
         self.rounds = Counter("diag_rounds", "Rounds of reads.", ("server", "outcome"), registry=own)
         self.round_seconds = Gauge("diag_round_seconds", "How long the last round took.", ("server",), registry=own)

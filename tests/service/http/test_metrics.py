@@ -50,6 +50,7 @@ def test_a_scraper_gets_the_format_that_it_asks_for(opened: Door) -> None:
     assert open_text.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     names = {family.name for family in openmetrics(open_text.data.decode())}
     assert names >= {"diag_target_up", "diag_finding", "diag_verdict", "diag_build", "diag_rounds", "diag_http_refused"}
+    assert names >= {"python_info", "process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"}
     assert {family.name for family in plain(text.data.decode())} >= {"diag_finding", "diag_build_info"}
     assert opened.ask("/metrics", "HEAD").data == b""
 
