@@ -25,8 +25,11 @@ class Objective(LatencyTarget):
             name = item.ensemble or item.stages[0].model
             value = self._measured(evidence, item, name)
             if value is None:
+                mean = Unit.SECONDS.show(item.mean_seconds)
                 found.append(
                     Symptom(
+                        entry=name,
+                        figure=f"{name} mean {mean} ({self.statistic} is not measured), {self._stated}",
                         text=f"whether {name} meets {self.text} is unknown: the server exports no such quantile",
                         next_measurement="start Triton with --metrics-config summary_latencies=true, or state a mean",
                     )
@@ -34,12 +37,18 @@ class Objective(LatencyTarget):
             elif value > self.seconds:
                 found.append(
                     Symptom(
+                        entry=name,
+                        figure=f"{name} {self.statistic} {Unit.SECONDS.show(value)}, {self._stated}",
                         text=f"{name} misses {self.text}: it is {Unit.SECONDS.show(value)}",
                         next_measurement="see the anatomy for where the time goes",
                         misses_objective=True,
                     )
                 )
         return tuple(found)
+
+    @property
+    def _stated(self) -> str:
+        return f"objective {self.statistic} {Unit.SECONDS.show(self.seconds)}"
 
     def _measured(self, evidence: Evidence, item: Anatomy, name: str) -> float | None:
         if self.quantile is None:

@@ -52,6 +52,8 @@ class Symptom:
         next_measurement: what would tell why.
         misses_objective: whether it is a stated objective that is missed, which is wrong whatever the cause.
         cell: the part of a request's time that it is about; None where it is about no one part.
+        entry: the entry point whose objective it is about; empty where it is about none.
+        figure: latency of the entry point beside its objective; empty where it is about none.
 
     """
 
@@ -59,6 +61,8 @@ class Symptom:
     next_measurement: str
     misses_objective: bool = False
     cell: Cell | None = None
+    entry: str = ""
+    figure: str = ""
 
 
 def symptoms(

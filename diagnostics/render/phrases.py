@@ -50,10 +50,25 @@ def title(explanation: Explanation) -> str:
     return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
 
 
+def against_objective(explanation: Explanation) -> str:
+    """Return latency beside its objective, and failures, of the entry point that the root cause is about.
+
+    Empty where no objective is stated or missed, and where another entry point misses it.
+    """
+    first = next(iter(explanation.actionable), None)
+    if first is None:
+        return ""
+    entries = (first.subject.ensemble, first.subject.model)
+    figure = next((one.figure for one in explanation.symptoms if one.figure and one.entry in entries), "")
+    failed = first.impact.share_of_requests_failed
+    return f"{figure}, {Unit.RATIO.show(failed)} of requests fail" if figure and failed > 0 else figure
+
+
 def headline(explanation: Explanation) -> str:
-    """Return the answer in one sentence: the root cause, else why there is none."""
+    """Return the answer in one sentence: the root cause beside a missed objective, else why there is none."""
     if explanation.actionable:
-        return explanation.actionable[0].summary
+        cause, figure = explanation.actionable[0].summary, against_objective(explanation)
+        return f"{figure}: {cause}" if figure else cause
     return explanation.reason or _nothing_to_change(explanation)
 
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import pytest
+
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.objective import Objective
 from diagnostics.render.explanation.text import text
+from diagnostics.render.phrases import headline
 from diagnostics.render.plain import WIDTH, code_lines
 from diagnostics.tuning.changes import ConfigChange, Setting
-from tests.render.situations import situations
+from tests.render.situations import pipeline, situations
 from tests.render.widths import columns
 
 
@@ -128,3 +133,25 @@ def test_patches_of_one_model_say_how_they_stand_to_each_other(degraded: Explana
 
     assert "the same change as 1: it needs to be made once" in shown
     assert "changes the same file as 1; one change at a time" in shown
+
+
+@pytest.mark.parametrize(
+    ("objective", "figure"),
+    [
+        ("mean < 2ms", r"chat mean \S+ m?s, objective mean 2 ms"),
+        ("p95 < 2ms", r"chat mean \S+ m?s \(p95 is not measured\), objective p95 2 ms"),
+    ],
+)
+def test_latency_against_its_objective_comes_first_and_in_the_headline(objective: str, figure: str) -> None:
+    explanation = pipeline("safety").explain(objective=Objective.parse(objective))
+    shown = text(explanation).splitlines()
+    assert re.fullmatch(figure, shown[0])
+    assert shown[1].startswith("degraded: single-instance-serialization of safety")
+    assert re.match(rf"{figure}: one instance of safety", headline(explanation))
+
+
+@pytest.mark.parametrize("objective", [None, Objective.parse("mean < 60s")])
+def test_no_objective_missed_leaves_the_answer_as_it_was(objective: Objective | None) -> None:
+    explanation = pipeline("safety").explain(objective=objective)
+    assert text(explanation).startswith("degraded: single-instance-serialization of safety")
+    assert headline(explanation) == explanation.actionable[0].summary

@@ -42,8 +42,11 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
     yield from (style(line, "yellow") for line in wrapped(explanation.stale))
     if explanation.actionable:
         first = explanation.actionable[0]
+        figure = phrases.against_objective(explanation)
+        if figure:
+            yield from (style(line, _COLOURS[first.severity]) for line in wrapped(figure))
         yield style(fitted(phrases.title(explanation), WIDTH), _COLOURS[first.severity])
-        yield from wrapped(phrases.headline(explanation), "  ")
+        yield from wrapped(first.summary, "  ")
         yield from wrapped(phrases.rough(explanation), "  ")
     else:
         colour = "green" if explanation.verdict is Verdict.HEALTHY else "yellow"
@@ -111,7 +114,9 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, reported: bool) 
 def _symptoms(explanation: Explanation) -> Iterator[str]:
     """Yield what is not explained; where nothing is, the first of it is the answer and was said."""
     reported = phrases.headline(explanation)
-    left = [symptom for symptom in explanation.symptoms if symptom.text != reported]
+    figure = phrases.against_objective(explanation)
+    stated = (one for one in explanation.symptoms if not figure or not figure.startswith(one.figure or " "))
+    left = [symptom for symptom in stated if symptom.text != reported]
     if not left:
         return
     yield ""
