@@ -122,15 +122,18 @@ class WindowOptions:
     repository: Path | None = None
 
 
+_SAVED = (".json", ".txt", ".prom")
+
+
 def looks_like_a_path(source: str) -> bool:
     """Return whether a source names something on disk, or `-` for standard input.
 
-    It exists, or is written as a path to an archive.
+    It exists, or is written as a path to an archive or to a file that is saved in JSON or as text.
     """
     if not source or "://" in source:
         return False
     path = Path(source)
-    return source == "-" or path.exists() or path.suffix in ARCHIVES or source.startswith((".", "/", "~"))
+    return source == "-" or path.exists() or path.suffix in (*ARCHIVES, *_SAVED) or source.startswith((".", "/", "~"))
 
 
 def explain_captures(paths: Sequence[Path], question: WindowOptions, tell: Tell) -> Explanation:

@@ -96,6 +96,7 @@ def _reported(failures: Mapping[str, ReadFailure]) -> str:
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
 _DEFAULT_HTTP_PORT = 8000
+_NO_HOST = "check the host's name; if you mean a file, check its path, as there is no such file here"
 _UP = "check the address, and that the server has finished loading its models"
 
 
@@ -336,11 +337,18 @@ class _Search:
             for place, failure in failures.items():
                 reasons.setdefault(failure.reason, {})[place] = None
         reported = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
-        denied = any(
-            one.obstacle is Obstacle.DENIED for failures in self.failures.values() for one in failures.values()
-        )
-        hint = self._when_denied() if denied else _UP
-        return CollectError(f"no Triton found: {reported}", where=str(self.given), hint=hint)
+        return CollectError(f"no Triton found: {reported}", where=str(self.given), hint=self._hint())
+
+    def _hint(self) -> str:
+        obstacles = {one.obstacle for failures in self.failures.values() for one in failures.values()}
+        if Obstacle.DENIED in obstacles:
+            return self._when_denied()
+        if obstacles == {Obstacle.NO_HOST}:
+            return _NO_HOST
+        named = [failures.get(self.given.netloc()) for role, failures in self.failures.items() if role != GRPC]
+        if self.given.scheme == "http" and any(one and one.obstacle is Obstacle.PROTOCOL for one in named):
+            return f"if the port speaks TLS, write {replace(self.given, scheme='https')}"
+        return _UP
 
 
 def _role_by_number(given: Address) -> str:

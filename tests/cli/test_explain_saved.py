@@ -293,3 +293,8 @@ def test_a_change_is_predicted_where_the_load_is_known_only(folder: Folder) -> N
     assert main(["whatif", timed[0], *folder.configs(SLOW, FAST), *change]) == 3
     assert "the load is not known" in folder.reported.readouterr().err
     assert main(["whatif", *timed, *folder.configs(SLOW, FAST), *change]) == 0
+
+
+def test_a_saved_file_that_is_missing_is_no_host(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "saved/nothere.json"]) != 0
+    assert "no such file or folder" in capsys.readouterr().err

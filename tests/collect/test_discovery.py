@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import socket
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -245,3 +247,27 @@ def test_several_servers_are_found_at_once_and_each_only_once():
 def test_a_wrong_scheme_is_a_usage_error():
     with pytest.raises(UsageError):
         discover("ftp://triton:8000")
+
+
+def test_a_port_that_speaks_something_else_leads_to_tls() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    # What OpenSSL answers to HTTP: an alert that is no HTTP.
+                    connection.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
+                    connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(CollectError) as caught:
+            discover(f"http://127.0.0.1:{port}", SourceOptions(timeout=2.0))
+        assert caught.value.hint == f"if the port speaks TLS, write https://127.0.0.1:{port}"
+
+
+def test_a_host_that_nobody_knows_may_be_a_file_that_is_not_there() -> None:
+    with pytest.raises(CollectError) as caught:
+        discover("nothere.invalid/slow", SourceOptions(timeout=2.0))
+    assert "no such file here" in caught.value.hint

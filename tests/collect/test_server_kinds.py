@@ -25,6 +25,7 @@ UNREAD = {
     "dynamo_frontend": "NVIDIA Dynamo's frontend",
     "dynamo_worker": "a worker of NVIDIA Dynamo",
     "tgi": "Text Gen",
+    "prometheus": "prometheus+http://",
 }
 OPTIONS = SourceOptions(timeout=2.0)
 
@@ -43,6 +44,7 @@ def test_there_is_a_page_for_every_kind() -> None:
         ("dynamo_vllm_worker", "a worker of NVIDIA Dynamo with vLLM"),
         ("nim_1", "NVIDIA NIM"),
         ("nim_2", "vLLM"),
+        ("prometheus", "Prometheus 2.55.1"),
         ("sglang", "SGLang"),
         ("tgi", "Text Generation Inference"),
         ("triton", "Triton"),
