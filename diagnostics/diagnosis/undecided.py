@@ -314,7 +314,7 @@ def _checks(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Ana
             cells, mean = max(reached, key=lambda one: sum(one[0].values()), default=({}, 0.0))
             yield Open(
                 text=f"{result.check.id} of {result.subject} cannot be decided: {_lacks(outcome)}",
-                next_measurement=_measurement(result, outcome),
+                next_measurement=_measurement(evidence, result, outcome),
                 cells=cells,
                 mean_seconds=mean,
             )
@@ -403,10 +403,13 @@ def _lacks(outcome: Unknown) -> str:
     return f"{outcome.signal.replace('_', ' ')} {outcome.reason.value.replace('_', ' ')}"
 
 
-def _measurement(result: Result, outcome: Unknown) -> str:
+def _measurement(evidence: Evidence, result: Result, outcome: Unknown) -> str:
     signal, _ = result.ledger.absent.get(outcome.signal, (None, None))
     if outcome.reason is Missing.TOO_FEW_EVENTS:
         return "read for longer: more events decide it"
+    kind = evidence.server_kind(result.subject)
+    if kind is not None and (signal is None or kind.name not in signal.fix):
+        return f"{kind.name}'s page does not show it: look at its settings and its log"
     if signal is not None and signal.fix:
         return signal.fix
     return "read the server's HTTP or gRPC port too: its statistics and configuration tell more than its metrics"

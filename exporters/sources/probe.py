@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
 from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable
@@ -82,10 +82,11 @@ def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
 
 
 def _metrics(reader: HttpReader, url: str, options: SourceOptions) -> Metrics:
-    _known_page(read_metrics(reader, url))
+    layout = _known_page(read_metrics(reader, url))
     listed = iterations_url(url) if options.iterations else None
     iterations = partial(read_iterations, reader, listed) if listed else None
-    return Metrics(url=url, read=partial(read_metrics, reader, url), iterations=iterations)
+    alone = bool(layout.series) and not any(kind.has_api for kind in kinds_of(layout))
+    return Metrics(url=url, read=partial(read_metrics, reader, url), iterations=iterations, alone=alone)
 
 
 def first_found(probes: Iterable[tuple[str, Callable[[], T]]], failures: dict[str, ReadFailure]) -> T | None:
@@ -107,14 +108,14 @@ def _metadata(body: bytes) -> None:
         raise ReadFailure("JSON, but not Triton's server metadata", Obstacle.ANSWER)
 
 
-def _known_page(body: bytes) -> None:
+def _known_page(body: bytes) -> SeriesLayout:
     try:
         layout = ExpositionReader().read(body).layout
     except MalformedBody as error:
         raise ReadFailure(f"not Prometheus metrics ({plain(error.what)})", Obstacle.ANSWER) from None
     # A Triton without models and GPU has nothing to say.
     if not layout.series or readable(layout):
-        return
+        return layout
     if kinds_of(layout):
         raise OtherServer(named(layout), instead_of(layout))
     raise ReadFailure(f"metrics of {named(layout)}", Obstacle.ANSWER)

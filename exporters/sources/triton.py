@@ -193,6 +193,7 @@ class _Search:
         # An HTTP port that is too busy to answer now, or closed, may answer in a later round.
         api = api or self._awaited_http(metrics)
         found |= {HTTP} if api is not None and GRPC not in found else set()
+        found |= {HTTP} if api is None and metrics is not None and metrics.alone else set()
         seen = [parse_address(part.url) for part in (metrics, api) if part is not None]
         name = seen[0].netloc()
         return TritonServer(

@@ -49,12 +49,14 @@ class Metrics:
         url: the page.
         read: returns the body, or raises ReadFailure.
         iterations: returns an engine's iterations since the last read; None where there are none, or nobody asked.
+        alone: whether a server of this kind has no other endpoint to read.
 
     """
 
     url: str
     read: Callable[[], bytes]
     iterations: Callable[[], bytes] | None = None
+    alone: bool = False
 
 
 Key = tuple[BodyKind, str]

@@ -84,6 +84,7 @@ def test_a_page_of_another_engine_is_found_at_its_address(name: str) -> None:
         found = discover(f"127.0.0.1:{server.port}", OPTIONS)
 
     assert found.urls == (f"http://127.0.0.1:{server.port}/metrics",)
+    assert found.blind_spots == ()
 
 
 def test_an_unknown_program_is_named_by_its_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,10 +150,12 @@ def test_engines_behind_one_name_are_not_taken_for_one() -> None:
 
 
 def test_what_cannot_be_switched_on_is_not_advised() -> None:
-    fixes = " ".join(spot.fix for spot in explained(PAGES["vllm"]).blind_spots)
+    found = explained(PAGES["vllm"])
+    advice = " ".join([found.next_measurement, *(spot.fix for spot in found.blind_spots)])
 
-    assert "v2/models" not in fixes
-    assert "Triton" not in fixes
+    assert "v2/models" not in advice
+    assert "Triton" not in advice
+    assert "HTTP or gRPC port" not in advice
 
 
 def test_errors_of_trtllm_serve_are_failures_and_bad_requests_are_not() -> None:

@@ -51,6 +51,7 @@ class ServerKind:
         errors: series of failed requests -> the label with the HTTP status; empty where all are failures.
         stored: patterns of the names that are read from a store; of a kind that is not read, one that shows it.
         labels: labels by which it splits one server's series.
+        has_api: whether its statistics and configuration can be read from an API of its own.
         slots, tokens, memory: how to set its slots, its token budget and the memory of its KV cache.
         unread: what its page does not show, or what is not read of it.
         instead: what to name instead, where nothing of it is read.
@@ -69,6 +70,7 @@ class ServerKind:
     errors: Mapping[str, str] = field(default_factory=dict)
     stored: tuple[str, ...] = ()
     labels: frozenset[str] = frozenset()
+    has_api: bool = False
     slots: ServerOption | None = None
     tokens: ServerOption | None = None
     memory: ServerOption | None = None

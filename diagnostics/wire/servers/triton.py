@@ -12,6 +12,7 @@ KIND = ServerKind(
     name="Triton",
     prefixes=("nv_",),
     stored=("nv_.+",),
+    has_api=True,
     typed_gauges={
         names.ENGINE_REQUESTS: (
             names.ENGINE_REQUEST_TYPE,

@@ -31,5 +31,9 @@ KIND = ServerKind(
     slots=ServerOption(flag="--max-num-seqs", key="max-num-seqs"),
     tokens=ServerOption(flag="--max-num-batched-tokens", key="max-num-batched-tokens"),
     memory=ServerOption(flag="--gpu-memory-utilization", key="gpu-memory-utilization"),
-    unread=("the most sequences that vLLM runs at once (--max-num-seqs)", "its failed requests", "its preemptions"),
+    unread=(
+        "the most sequences at once (--max-num-seqs), unless NIM adds num_request_max",
+        "its failed requests",
+        "its preemptions",
+    ),
 )
