@@ -22,6 +22,7 @@ from diagnostics.diagnosis.undecided import (
     absent_model,
     core_missing,
     could_matter,
+    on_cards,
     refusals_unseen,
     silent_port,
     undecided,
@@ -438,7 +439,8 @@ def relevant(
     if verdict not in (Verdict.DEGRADED, Verdict.HEALTHY):
         return results
     explained = verdict is Verdict.DEGRADED
-    return [result for result in results if could_matter(evidence, result, anatomy, explained=explained)]
+    cards = on_cards(evidence, anatomy)
+    return [one for one in results if could_matter(evidence, one, anatomy, explained=explained, on_cards=cards)]
 
 
 def _of_kinds(evidence: Evidence) -> Iterator[BlindSpot]:
@@ -520,6 +522,11 @@ def focused(explanation: Explanation, entry: str) -> Explanation:
         ids = {finding.id for finding in kept}
         results = [result for result in explanation.results if not result.fires or id_of(result) in ids]
         explanation = replace(with_results(explanation, results), findings=tuple(kept))
+    of_others = absent_model(explanation.evidence, behind) is None and refusals_unseen(explanation.evidence) is None
+    if explanation.healthy_as_read and of_others:
+        explanation = replace(
+            explanation, verdict=Verdict.HEALTHY, reason="", next_measurement="", healthy_as_read=False
+        )
     first = [
         finding
         for finding in kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,13 +98,20 @@ def silent_port(evidence: Evidence) -> Unread | None:
     return None
 
 
-def absent_model(evidence: Evidence) -> Unread | None:
+def absent_model(evidence: Evidence, among: Container[str] | None = None) -> Unread | None:
     """Return a model that was never there while the window was read, where nothing tells whether anybody asks for it.
 
     Triton counts none of the requests that it refuses, so the counters of a server look alike with and without them.
+
+    Args:
+        evidence: what was read.
+        among: the models that matter; None for all.
+
     """
     for on in evidence.subjects(Scope.LISTED):
-        if on.model is not None and evidence.read(ABSENT_THROUGHOUT, on).value:
+        if on.model is None or (among is not None and on.model not in among):
+            continue
+        if evidence.read(ABSENT_THROUGHOUT, on).value:
             return Unread(
                 f"no version of {on.model} was ready at any read of {on.server}: the server refuses requests to it "
                 "and counts none of them",
@@ -170,11 +177,13 @@ def unseen_time(evidence: Evidence, item: Anatomy) -> Unread | None:
 
 def _perhaps_decoupled(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
     """Without its configuration, a model of short executions may be decoupled. An ensemble executes nothing."""
+    likely = likely_ensembles(anatomy, evidence)
     for item in anatomy:
         stage = item.stages[0]
         on = Subject(server=item.server, model=stage.model)
         counted = evidence.read(EXECUTION_SECONDS, on).value is not None and item.requests >= ENOUGH_EVENTS
-        if item.ensemble is not None or evidence.config(on) is not None or not counted:
+        of_ensemble = item.ensemble is not None or longest_call(item, likely) > 0
+        if of_ensemble or evidence.config(on) is not None or not counted:
             continue
         if not _works_in_its_row(evidence, on) and not _clients_see_all(evidence, on):
             return Unread(
@@ -335,7 +344,9 @@ def _reached(evidence: Evidence, result: Result, item: Anatomy) -> dict[Cell, fl
     }
 
 
-def could_matter(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy], *, explained: bool) -> bool:
+def could_matter(
+    evidence: Evidence, result: Result, anatomy: Sequence[Anatomy], *, explained: bool, on_cards: Container[str]
+) -> bool:
     """Return whether what a check did not read could change what is said of a window that has a verdict.
 
     A finding that lacks a reading is less certain. A check that could not decide matters as far as it reaches time
@@ -346,11 +357,12 @@ def could_matter(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy],
         result: what the check said.
         anatomy: where time goes.
         explained: whether a cause was found.
+        on_cards: the servers where `on_cards` finds time that a GPU may take.
 
     """
     if result.fires is not None:
         return True
-    if result.check.check.layer is Layer.GPU and not _time_on_cards(evidence, result, anatomy):
+    if result.check.check.layer is Layer.GPU and result.subject.server not in on_cards:
         return False
     if not isinstance(result.outcome, Unknown):
         return not explained
@@ -365,14 +377,13 @@ def _worth_a_change(seconds: float, item: Anatomy) -> bool:
     return seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
 
 
-def _time_on_cards(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy]) -> bool:
-    """Return whether requests spend time that is worth a change in stages that may run on a GPU."""
-    for item in anatomy:
-        on_card = (stage for stage in item.stages if _may_be_on_card(evidence, item.server, stage.model))
-        seconds = sum(stage.seconds for stage in on_card)
-        if item.server == result.subject.server and _worth_a_change(seconds, item):
-            return True
-    return False
+def on_cards(evidence: Evidence, anatomy: Sequence[Anatomy]) -> frozenset[str]:
+    """Return the servers whose requests spend time that is worth a change in stages that may run on a GPU."""
+    return frozenset(item.server for item in anatomy if _worth_a_change(_seconds_on_cards(evidence, item), item))
+
+
+def _seconds_on_cards(evidence: Evidence, item: Anatomy) -> float:
+    return sum(stage.seconds for stage in item.stages if _may_be_on_card(evidence, item.server, stage.model))
 
 
 def _may_be_on_card(evidence: Evidence, server: str, model: str) -> bool:

@@ -378,7 +378,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _of_line(config: Config, line: str, needed: set[str], where: str) -> Values:
     try:
-        given = json_value(line)
+        given = json_value(line, whole=False)
         if not isinstance(given, dict):
             raise UsageError("is no JSON object", where=where, hint="write the inputs' names and values")
         values = {name: tensor_of(config, name, value) for name, value in given.items()}

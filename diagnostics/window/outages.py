@@ -267,8 +267,9 @@ def _unlisted(server: ServerWindow, model: str) -> Iterator[Outage]:
         if not tables:
             continue
         reads = [at for at, _ in server.reads[source]]
-        gaps = [*_gaps(tables, reads), *_gone(tables, reads)]
-        yield from (replace(one, model=model, source=source) for one in gaps)
+        paged = [table for table in _tables(server, model) if table.source == METRICS and table.source != source]
+        gaps = [one for one in _gaps(tables, reads) if not _went_on(paged, one)]
+        yield from (replace(one, model=model, source=source) for one in [*gaps, *_gone(tables, reads)])
         return
 
 
@@ -277,6 +278,12 @@ def _gaps(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Ou
         missed = [at for at in reads if step.start < at < step.end]
         if missed and not any(_covers(table, missed) for table in tables):
             yield Outage(after=step.start, since=missed[0], until=missed[-1], before=step.end, source="")
+
+
+def _went_on(paged: Sequence[CounterTable], one: Outage) -> bool:
+    """Return whether a model's metrics go on over a hole in its statistics: it was loaded again in place."""
+    over = [step for table in paged for step in table.steps if one.may_hold(step.start, step.end)]
+    return bool(over) and all(step.opened is not Opened.RESET or step.end <= one.since for step in over)
 
 
 def _anew(server: ServerWindow, model: str) -> Iterator[Outage]:

@@ -56,8 +56,12 @@ class TooManyValues(ValueError):
     """A document holds more values than are read into memory."""
 
 
-def json_value(text: bytes | str) -> object:
+def json_value(text: bytes | str, *, whole: bool = True) -> object:
     """Return the value of a JSON document that anyone may have written: every one is read here.
+
+    Args:
+        text: the document.
+        whole: whether halves of characters, which nothing can write, are replaced.
 
     Raises:
         ValueError: it is not JSON, nested too deeply, or holds more than `MOST_VALUES`.
@@ -67,7 +71,8 @@ def json_value(text: bytes | str) -> object:
     if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
         raise TooManyValues(f"holds more than {MOST_VALUES:,} values")
     try:
-        return _whole_characters(json.loads(text, parse_int=_integer), body)
+        value = json.loads(text, parse_int=_integer)
+        return _whole_characters(value, body) if whole else value
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 

@@ -73,7 +73,7 @@ def test_a_model_that_keeps_state_is_refused() -> None:
         ('{"text_input": "\\ud800"}', "text_input has half a character"),
         ('{"text_input": ["a", "b"]}', "text_input takes the sizes [1], not 2"),
         ('{"text_input": "a"}\n{"top_k": 1}', "r.jsonl:2: cannot be used: the model also takes text_input"),
-        ('{"text_input": ' + "[" * 10**5, "r.jsonl:1: cannot be used: maximum recursion depth"),
+        ('{"text_input": ' + "[" * 10**5, "r.jsonl:1: cannot be used: its values are nested too deeply"),
     ],
 )
 def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str, stated: str, tmp_path: Path) -> None:
