@@ -45,7 +45,7 @@ _BUSY = "signals/executions.py"
 _COUNTING = "signals/counting.py"
 _TRITON = "signals/triton.py"
 _LEDGER = "evidence/ledger.py"
-_CLAIMING = "diagnosis/claiming.py"
+_CLAIMING = "diagnosis/finding.py"
 _FINDING = "diagnosis/finding.py"
 FORMULAS = (
     # Busy share of a model's instances.
@@ -121,7 +121,7 @@ FORMULAS = (
         few=True,
     ),
     Broken(
-        "window/steps.py",
+        "window/points.py",
         "seconds of the last step instead of all",
         "seconds=sum([step.seconds for step in steps])",
         "seconds=steps[-1].seconds",
@@ -258,8 +258,8 @@ FORMULAS = (
     Broken(
         "tuning/queueing.py", "utilisation by batches of one", "throughput / size * central", "throughput * central"
     ),
-    Broken("tuning/erlang.py", "waiting as if all were random", "(arrival_scv + service_scv) / 2", "1"),
-    Broken("tuning/erlang.py", "loss instead of delay", "return loss / (1 - share * (1 - loss))", "return loss"),
+    Broken("tuning/waiting.py", "waiting as if all were random", "(arrival_scv + service_scv) / 2", "1"),
+    Broken("tuning/waiting.py", "loss instead of delay", "return loss / (1 - share * (1 - loss))", "return loss"),
     Broken(
         "tuning/service.py",
         "occupancy without dispatch gap",
@@ -270,26 +270,26 @@ FORMULAS = (
         "tuning/service.py", "a cost in seconds", "return service.per_item / service.time(1)", "return service.per_item"
     ),
     Broken(
-        "evidence/load.py", "offered requests instead of items", "arrival_rate=offered * items", "arrival_rate=offered"
+        "evidence/capacity.py", "offered requests instead of items", "arrival_rate=offered * items", "arrival_rate=offered"
     ),
     Broken(
-        "evidence/load.py",
+        "evidence/capacity.py",
         "refused requests never arrived",
         "arrivals.value + _refused(see, on) / arrivals.span if",
         "arrivals.value if",
     ),
     # Arrivals.
     Broken(
-        "signals/bunching.py",
+        "signals/arrivals.py",
         "dispersion without its half",
         "index = sum(squares) / (2 * count)",
         "index = sum(squares) / count",
     ),
     Broken(
-        "signals/bunching.py", "a change of level is a burst", "in pairwise(residues))[:-1]", "in pairwise(residues))"
+        "signals/arrivals.py", "a change of level is a burst", "in pairwise(residues))[:-1]", "in pairwise(residues))"
     ),
     # Traffic between replicas, memory, versions.
-    Broken("signals/memory.py", "growth over the whole window", "/ ((end - start) * 3 / 6)", "/ (end - start)"),
+    Broken("signals/host.py", "growth over the whole window", "/ ((end - start) * 3 / 6)", "/ (end - start)"),
 )
 
 
