@@ -270,7 +270,10 @@ FORMULAS = (
         "tuning/service.py", "a cost in seconds", "return service.per_item / service.time(1)", "return service.per_item"
     ),
     Broken(
-        "evidence/capacity.py", "offered requests instead of items", "arrival_rate=offered * items", "arrival_rate=offered"
+        "evidence/capacity.py",
+        "offered requests instead of items",
+        "arrival_rate=offered * items",
+        "arrival_rate=offered",
     ),
     Broken(
         "evidence/capacity.py",
