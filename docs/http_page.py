@@ -11,6 +11,7 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.service import Service
 from diagnostics.settings.tree import Settings
 
+Json = dict[str, Any]
 _HEAD = f"""\
 # HTTP API
 
@@ -29,6 +30,26 @@ Paths begin with that of `web.external_url`, unless `web.route_prefix` names ano
 | `/healthz` | answers while the process lives |
 | `/readyz` | answers once verdicts can be given |
 """
+# What parameters mean that the document leaves to their names.
+_MEANINGS = {
+    "at": "end of the window, in Unix seconds",
+    "check": "id of the check",
+    "deployment": "name of the deployment",
+    "end": "end of the time, in Unix seconds",
+    "identity": "id of the incident",
+    "limit": "most entries to return",
+    "model": "name of the model",
+    "name": "name of the deployment",
+    "output": "form of the answer",
+    "server": "name of the server",
+    "signal": "name of the signal",
+    "start": "start of the time, in Unix seconds",
+    "since": "length of the window, in seconds",
+    "state": "which incidents",
+    "step": "seconds between two values",
+    "wait": "longest time to wait, in seconds",
+    "version": "version of the model",
+}
 
 
 def http_page() -> str:
@@ -36,20 +57,31 @@ def http_page() -> str:
     settings = Settings()
     service = Service(settings)
     context = WebContext(service=service, history=None, settings=settings, metrics=service.metrics)
-    paths: dict[str, dict[str, dict[str, Any]]] = application(context).openapi()["paths"]
-    return "\n\n".join([_HEAD.strip(), *(_section(path, verbs) for path, verbs in paths.items())])
+    document = application(context).openapi()
+    parts = [_HEAD.strip()]
+    for path, verbs in document["paths"].items():
+        for verb, about in verbs.items():
+            parts += _parts(f"{verb.upper()} {path}", about, document["components"]["schemas"])
+    return "\n\n".join(parts)
 
 
-def _section(path: str, verbs: dict[str, dict[str, Any]]) -> str:
-    return "\n\n".join(part for verb, about in verbs.items() for part in _parts(f"{verb.upper()} {path}", about))
-
-
-def _parts(title: str, about: dict[str, Any]) -> Iterator[str]:
+def _parts(title: str, about: Json, schemas: Json) -> Iterator[str]:
     yield f"## `{title}`"
     yield f"{about['summary']}. {about.get('description', '')}".strip()
-    rows = [
-        (f"`{one['name']}`", one["in"], "yes" if one.get("required") else "no", one.get("description", ""))
-        for one in about.get("parameters", ())
-    ]
+    rows = [_row(one, schemas) for one in about.get("parameters", ())]
     if rows:
-        yield table(("parameter", "in", "required", "meaning"), rows)
+        yield table(("parameter", "in", "default", "meaning"), rows)
+
+
+def _row(one: Json, schemas: Json) -> tuple[str, str, str, str]:
+    default = one["schema"].get("default")
+    shown = "required" if one.get("required") else "–" if default is None else f"`{default}`"
+    meaning = _MEANINGS[one["name"]] if _says_its_unit_only(one) else one.get("description", "").rstrip(".")
+    named = schemas.get(one["schema"].get("$ref", "").rpartition("/")[2], {})
+    values = ", ".join(f"`{value}`" for value in one["schema"].get("enum", named.get("enum", ())))
+    return f"`{one['name']}`", one["in"], shown, f"{meaning}: {values}" if values else meaning
+
+
+def _says_its_unit_only(one: Json) -> bool:
+    """Return whether the document leaves the meaning of a parameter to its name."""
+    return one.get("description", "") in ("", "Seconds.", "Unix seconds.") and one["name"] in _MEANINGS

@@ -58,6 +58,13 @@ def test_generated_pages_are_fresh() -> None:
     assert not [path.name for path in stale()], "run: python -m docs"
 
 
+@pytest.mark.parametrize("name", ["checks", "http-api", "metrics", "settings"])
+def test_rows_of_the_reference_say_what_they_mean(name: str) -> None:
+    rows = re.findall(r"^\|.*\|$", _page(f"docs/reference/{name}.md"), re.MULTILINE)
+    assert rows
+    assert not [row for row in rows if re.search(r"\|\s*\|$", row)]
+
+
 def test_the_readme_is_short() -> None:
     assert len(_page("README.md").splitlines()) <= LONGEST_README
 
