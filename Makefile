@@ -48,6 +48,9 @@ test: venv tools triton browser ## run all tests: the quick ones, then those wit
 	@echo '--- tests that time real servers'
 	@$(PYTEST) -m 'live and alone and not attack' $(LIVE)
 
+quick: venv ## run the tests nearest to what changed since main, in under a minute
+	@$(BIN)/python -m tests.repository.affected --run
+
 attack: venv ## attack the command and a running service as an expert would, with ceilings of time and memory
 	@$(PYTEST) tests/attack
 

@@ -91,8 +91,8 @@ def left_to_write(path: Path) -> list[str]:
     return [f"{path.name}:{number}: {line.strip()}" for number, line in lines if TEMPLATE_MARK in line]
 
 
-def write(identifier: str, layer: Layer) -> list[Path]:
-    """Write the check and its id; return the files.
+def drafts(identifier: str, layer: Layer) -> dict[Path, str]:
+    """Return the text of each file that a new check touches.
 
     Raises:
         ValueError: the id is malformed, or there is such a file.
@@ -108,9 +108,7 @@ def write(identifier: str, layer: Layer) -> list[Path]:
     text, found = opening.subn(rf"\g<1>{identifier} ", designed.read_text("utf-8"), count=1)
     if not found:
         raise ValueError(f"{designed.relative_to(ROOT)} has no line of Layer.{layer.name}")
-    check.write_text(_TEMPLATE.replace("Layer.LAYER", f"Layer.{layer.name}"), "utf-8")
-    designed.write_text(text, "utf-8")
-    return [check, designed]
+    return {check: _TEMPLATE.replace("Layer.LAYER", f"Layer.{layer.name}"), designed: text}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,11 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layer", type=Layer, choices=list(Layer), default=Layer.SERVING)
     given = parser.parse_args(arguments)
     try:
-        written = write(given.id, given.layer)
+        written = drafts(given.id, given.layer)
     except ValueError as error:
         print(f"new-check: {error}", file=sys.stderr)
         return 2
-    for path in written:
+    for path, text in written.items():
+        path.write_text(text, "utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
     print(f"next: write each line with {TEMPLATE_MARK!r}, then make generate and make quick")
     return 0

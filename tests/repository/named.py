@@ -43,8 +43,13 @@ def identifiers(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
+def words(identifier: str) -> set[str]:
+    """Return the words that an identifier is made of, in lower case."""
+    return {word.lower() for word in _WORD.findall(identifier)}
+
+
 def personal(path: str, tree: ast.Module) -> list[str]:
     """Return the identifiers of a module that are made of words that make a program a person."""
     kept = KEPT_FIELD if path.startswith(ITS_FOLDERS) else ""
     found = (name for name in identifiers(tree) if name != kept)
-    return sorted({name for name in found if {word.lower() for word in _WORD.findall(name)} & PERSONAL})
+    return sorted({name for name in found if words(name) & PERSONAL})

@@ -18,7 +18,7 @@ _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 @cache
 def written() -> dict[str, str]:
     """Return the text of each page that people write, by its path: the documentation and what is beside it."""
-    beside = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+    beside = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
     found = (*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in beside))
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
     return {name: text for name, text in texts.items() if not _GENERATED.match(text)}

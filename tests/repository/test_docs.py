@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
-from pages import commands, every_page, without_code, written
+from pages import commands, every_page, spans, without_code, written
 from source import PRODUCT, ROOT, modules, texts
 
 from diagnostics import errors
@@ -18,6 +18,7 @@ from diagnostics.wire.records import BodyKind, Scrape
 from docs.__main__ import stale
 
 LONGEST_README = 150
+_PATH = re.compile(r"(?:diagnostics|exporters|tests|rules|docs|fixtures|deploy|dashboards)/[\w./*-]*")
 _VARIABLE = re.compile(r"(?:DIAG_[A-Z_]+|NO_COLOR)")
 # Unfinished thoughts, and paths of one machine.
 _FORBIDDEN = re.compile(
@@ -127,6 +128,14 @@ def test_commands_that_a_page_shows_exist(name: str) -> None:
     targets = {word for words in commands(text, "make") for word in words[1:] if "=" not in word}
     assert not wrong
     assert targets <= _targets()
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_paths_that_contributors_are_shown_exist(name: str) -> None:
+    shown = {span for span in spans(_page(name)) if _PATH.fullmatch(span)}
+    assert len(shown) > 20
+    assert not [path for path in sorted(shown) if not any(ROOT.glob(path)) and "/my_" not in path]
+    assert all((ROOT / path).parent.is_dir() for path in shown if "/my_" in path)
 
 
 def _is_known(words: list[str]) -> bool:
