@@ -16,9 +16,9 @@ from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import DemoFault, make_release
 from diagnostics.demo.load import LoadProgress, LoadSummary, SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.validation import validated
 from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import mean_after
 from diagnostics.render.plain import WIDTH
@@ -119,8 +119,8 @@ class Demonstration:
                 started = started if started is not None else scrape.mono
                 if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
                     kept.append(scrape)
-            question = WindowOptions(repository=server.repository)
-            return validated(until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True))
+            question = WindowOptions(repository=server.repository, validation=Validation())
+            return until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True)
 
     def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
         """Apply the finding's patch to the server's own repository; return whether there was one."""

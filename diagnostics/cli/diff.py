@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import click
 
 from diagnostics.cli.options import coloured
 from diagnostics.cli.sources import WindowChoice, explain_newest, two_windows, warn
+from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.diff import WindowDiff, difference
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.diff.text import diff_markdown, diff_text
@@ -40,7 +41,8 @@ def command(ctx: click.Context, before: WindowChoice, after: WindowChoice, outpu
 
 
 def _explained(side: WindowChoice) -> Explanation:
-    return validated(explain_newest(side.path, side.question, warn), simulate=False)
+    question = replace(side.question, validation=Validation(simulate=False))
+    return explain_newest(side.path, question, warn)
 
 
 def _show(found: WindowDiff, output: str) -> None:

@@ -22,7 +22,7 @@ from diagnostics.cli.sources import (
 )
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.evidence.evidence import Evidence, WindowEvidence
+from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import Window
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import is_prometheus
@@ -56,7 +56,7 @@ class EvidenceSource:
 class SourceEvidence:
     """What was read, when and from whom."""
 
-    evidence: Evidence
+    evidence: WindowEvidence
     window: WindowFacts
 
 
@@ -135,6 +135,7 @@ def _seen(window: Window, names: tuple[str, ...]) -> SourceEvidence:
 def _newest(read: Explanation) -> SourceEvidence:
     """Return the evidence of an explanation, where settings were changed in its window of the time since."""
     if read.latest is None:
+        assert isinstance(read.evidence, WindowEvidence)
         return SourceEvidence(evidence=read.evidence, window=read.window)
     tell_changed(read.cuts, warn, ", ".join(read.window.sources))
     return _seen(read.latest.window, read.window.sources)

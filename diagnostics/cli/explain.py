@@ -16,6 +16,7 @@ from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, ex
 from diagnostics.cli.options import coloured, nearest, places_given
 from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
 from diagnostics.cli.sources import moment
+from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
@@ -162,10 +163,8 @@ def command(
             hint = "give one of them, or name a SOURCE"
             raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
         ctx.exit(ask(RunningService(url, source.options), _requested(source, output, fail_on, check)))
-    explanation, failed = explained(replace(source, question=replace(source.question, objective=wanted)))
-    from diagnostics.diagnosis.validation import validated
-
-    explanation = validated(explanation)
+    question = replace(source.question, objective=wanted, validation=Validation())
+    explanation, failed = explained(replace(source, question=question))
     _show(explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)

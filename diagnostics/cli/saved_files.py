@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnostics.cli.sources import WindowOptions, repository_of
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict, explain_evidence
+from diagnostics.diagnosis.diagnose import diagnose
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
@@ -77,7 +78,7 @@ def explain_saved(names: Sequence[str], question: WindowOptions) -> Explanation:
     window = _with_repository(laid_out(given.bodies), question)
     evidence = _evidence(window)
     spots = (*_basis_spot(window.basis), *_unused(window), *given.notes)
-    found = explain_evidence(evidence, sources=_shown(names), blind_spots=spots, objective=question.objective)
+    found = diagnose(evidence, question.diagnosis(_shown(names), spots))
     return _judged(_dated(found, given), window.basis, given.test)
 
 

@@ -14,9 +14,11 @@ import click
 
 from diagnostics.cli.options import DURATION
 from diagnostics.diagnosis.certainty import reason_to_keep_reading
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
+from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render.phrases import changes_reported
 from diagnostics.units import time_text
 from diagnostics.window.lifecycle import ServerChange
@@ -113,6 +115,7 @@ class WindowOptions:
         since: seconds before `at`; None is everything.
         objective: what latency must be.
         repository: a model repository whose files patches are made of.
+        validation: how causes are held against forecasts; None where only the evidence is wanted.
 
     """
 
@@ -120,6 +123,13 @@ class WindowOptions:
     since: float | None = None
     objective: Objective | None = None
     repository: Path | None = None
+    validation: Validation | None = None
+
+    def diagnosis(self, sources: Sequence[str], blind_spots: Sequence[BlindSpot]) -> DiagnosisOptions:
+        """Return what is asked of the diagnosis of what was read."""
+        return DiagnosisOptions(
+            sources=sources, blind_spots=blind_spots, objective=self.objective, validation=self.validation
+        )
 
 
 _SAVED = (".json", ".txt", ".prom")
@@ -146,7 +156,7 @@ def explain_captures(paths: Sequence[Path], question: WindowOptions, tell: Tell)
     """
     blind_spots: list[BlindSpot] = []
     window, names = captured(paths, question, tell, blind_spots)
-    return explain_window(window, sources=names, blind_spots=blind_spots, objective=question.objective)
+    return diagnose(window, question.diagnosis(names, blind_spots))
 
 
 def explain_newest(path: Path, question: WindowOptions, tell: Tell) -> Explanation:
@@ -157,7 +167,7 @@ def explain_newest(path: Path, question: WindowOptions, tell: Tell) -> Explanati
     blind_spots: list[BlindSpot] = []
     window, names = captured([path], question, tell, blind_spots)
     newest = since_changed(window, tell, str(path))
-    return explain_window(newest, sources=names, blind_spots=blind_spots, objective=question.objective)
+    return diagnose(newest, question.diagnosis(names, blind_spots))
 
 
 def since_changed(window: Window, tell: Tell, name: str) -> Window:
@@ -238,6 +248,7 @@ def until_sure(
     builder = WindowBuilder()
     for scrape in repository_of(question, names):
         builder.add(scrape)
+    options = question.diagnosis(names, blind_spots)
     previous: Explanation | None = None
     reported, looked = "", 0.0
     for scrape in scrapes:
@@ -245,15 +256,16 @@ def until_sure(
         if fixed or scrape.mono - looked < SECONDS_BETWEEN_LOOKS:
             continue
         looked = scrape.mono
-        now = explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
+        evidence = WindowEvidence(builder.build())
+        now = diagnose(evidence, replace(options, validation=None))
         reason = reason_to_keep_reading(now, previous)
         if not reason:
-            return now
+            return diagnose(evidence, options)
         if previous is not None and _kind(reason) != _kind(reported):
             tell(f"reading on: {reason}")
             reported = reason
         previous = now
-    return explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
+    return diagnose(builder.build(), options)
 
 
 def _kind(reason: str) -> str:
@@ -350,9 +362,7 @@ def explain_stored(
         builder.add(scrape)
     for record in stored.records:
         builder.add_parsed(record)
-    return explain_window(
-        builder.build(), sources=stored.servers, blind_spots=stored.blind_spots, objective=question.objective
-    )
+    return diagnose(builder.build(), question.diagnosis(stored.servers, stored.blind_spots))
 
 
 def _span(question: WindowOptions, window: float | None, now: float) -> tuple[float, float | None]:

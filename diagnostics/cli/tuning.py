@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from diagnostics.cli.change_options import models_on, vary_given
 from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of
-from diagnostics.diagnosis.explanation import explain
+from diagnostics.diagnosis.diagnose import diagnose
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.proposal import CarriedProposal, LoadChange, Test, TunedProposal, moves, patches
-from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import UsageError
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.capacity import InfeasibilityReport, is_closed, most_carried, shortfall
 from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.fitting import fit
@@ -62,7 +61,7 @@ class _TuningContext:
     seed: int
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> WindowEvidence:
         return self.seen.evidence
 
 
@@ -192,7 +191,7 @@ def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, b
 
 def _cause(ground: _TuningContext) -> Finding | None:
     """Return what `diag explain` names first of the same window."""
-    found = validated(explain(ground.evidence, ground.seen.window)).actionable
+    found = diagnose(ground.evidence).actionable
     return found[0] if found else None
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from diagnostics.cli.running_service import PATIENCE, RunningService, ServiceStateAnswer
 from diagnostics.cli.sources import looks_like_a_path
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.diagnosis.validation import ForecastCache, validated
+from diagnostics.diagnosis.validation import ForecastCache
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render import phrases
 from diagnostics.render.explanation.json import finding_head
@@ -76,12 +77,15 @@ class WatchedServers:
     def __init__(self, servers: Mapping[str, Sequence[BlindSpot]]) -> None:
         """Begin with the names of the servers, each with what cannot be read of it."""
         self._name = ", ".join(servers)
-        self._blind_spots = [spot for spots in servers.values() for spot in spots]
         self._unread = {name: next((spot.why for spot in spots), "") for name, spots in servers.items()}
         self._failures: dict[str, dict[BodyKind, str]] = {name: {} for name in servers}
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
-        self._forecasts = ForecastCache()
+        self._options = DiagnosisOptions(
+            blind_spots=[spot for spots in servers.values() for spot in spots],
+            present=True,
+            validation=Validation(forecasts=ForecastCache()),
+        )
 
     def add(self, scrape: Scrape) -> None:
         """Take one scrape."""
@@ -103,8 +107,7 @@ class WatchedServers:
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
-        found = explain_window(self._window.window(), blind_spots=self._blind_spots, present=True)
-        explanation = validated(found, memory=self._forecasts)
+        explanation = diagnose(self._window.window(), self._options)
         self._book.update(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),

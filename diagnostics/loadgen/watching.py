@@ -12,8 +12,9 @@ from types import FrameType
 
 from diagnostics.bench.block import Diagnosis, RequestResult
 from diagnostics.demo.load import SentRequest
-from diagnostics.diagnosis.explanation import Explanation, explain_window, focused
-from diagnostics.diagnosis.validation import validated
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render.phrases import headline, next_step, subject_name
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
@@ -141,10 +142,10 @@ class Watcher:
             return Diagnosis(verdict=_UNKNOWN, cause="", text=" ".join(text.split()))
 
     def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:
-        window = window_of(scrapes)
-        found = explain_window(window, sources=[self._server.name], blind_spots=self._server.blind_spots)
-        tell(found)
-        return diagnosis(focused(validated(found), model))
+        evidence = WindowEvidence(window_of(scrapes))
+        options = DiagnosisOptions(sources=[self._server.name], blind_spots=self._server.blind_spots, entry=model)
+        tell(diagnose(evidence, replace(options, entry=None, validation=None)))
+        return diagnosis(diagnose(evidence, options))
 
     def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:
         """Return the requests per second that the server answered between its reads beside those that ended then."""

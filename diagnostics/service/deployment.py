@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 from typing import NamedTuple
 
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.run import without_ledgers
-from diagnostics.diagnosis.validation import ForecastCache, validated
+from diagnostics.diagnosis.validation import ForecastCache
 from diagnostics.evidence.evidence import WindowEvidence, WindowLru
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
@@ -139,10 +139,14 @@ class Deployment:
     def _explained(self, blind_spots: Sequence[BlindSpot] = (), *, simulate: bool = False) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
-        explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective, present=True)
-        # Hundreds of deployments are remembered at once.
-        light = replace(explanation, results=without_ledgers(explanation.results))
-        return validated(light, simulate=simulate, memory=self._forecasts)
+        options = DiagnosisOptions(
+            blind_spots=blind_spots,
+            objective=self.objective,
+            present=True,
+            light=True,  # hundreds of deployments are remembered at once
+            validation=Validation(simulate=simulate, forecasts=self._forecasts),
+        )
+        return diagnose(evidence, options)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from time import thread_time
 
-from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.validation import ForecastCache, validated
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.validation import ForecastCache
 from diagnostics.slo.bins import Bins, BudgetCause, Tally, attributed
 from diagnostics.slo.counting import moments, tally
 from diagnostics.slo.report import silence_of
 from diagnostics.slo.slo import Slo, Triton
+from diagnostics.units import time_text
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.window import Window
 from diagnostics.wire.records import Scrape
 
 # As long as the windows that a running service judges.
 WINDOW_SECONDS = 300.0
-# A cause that lasts is held against a forecast once in so many seconds of what was recorded.
+# Processor time for windows with causes, each held against forecasts of its own, as `diag explain` does: about 300 of
+# them, a day that was slow throughout. Later, a cause that lasts is held against a forecast once in so many seconds.
+REPLAY_CPU_SECONDS = 120.0
 _FORECAST_SECONDS = 3600.0
 
 
@@ -39,7 +44,8 @@ def count_recorded(
 ) -> Mapping[str, Bins]:
     """Return the events of each objective, by name, in recorded scrapes.
 
-    Windows of five minutes are judged one after another; the bad events of each are put down to what was found in it.
+    Windows of five minutes are judged one after another, each as `diag explain` judges it, within a budget of
+    processor time. The bad events of each are put down to what was found in it.
 
     Args:
         deployment: whose scrapes they are.
@@ -51,7 +57,7 @@ def count_recorded(
     found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
     counted = [slo for slo in slos if slo.name in found]
     rolling, reached = RollingWindow(deployment, WINDOW_SECONDS), dict[str, float]()
-    forecasts = ForecastCache(seconds=_FORECAST_SECONDS)
+    judge = _WindowJudge(tell)
     ordered = sorted(scrapes, key=lambda one: one.mono)
     first = ordered[0].mono if ordered else 0.0
     pieces = groupby(ordered, key=lambda one: int((one.mono - first) // (WINDOW_SECONDS - 30.0)))
@@ -61,9 +67,28 @@ def count_recorded(
         if number and number % 50 == 0:
             tell(f"{deployment}: {number} windows were judged")
         window = rolling.window()
-        explanation = validated(explain_window(window), simulate=False, memory=forecasts)
-        count_window(counted, window, explanation, reached, found)
+        count_window(counted, window, judge.explained(window), reached, found)
     return found
+
+
+class _WindowJudge:
+    """Explains windows one after another; `tell` reports when forecasts of earlier windows begin to stand in."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._spent, self._forecasts = tell, 0.0, ForecastCache(seconds=0.0)
+
+    def explained(self, window: Window) -> Explanation:
+        begun = thread_time()
+        found = diagnose(window, DiagnosisOptions(validation=Validation(forecasts=self._forecasts)))
+        # Only windows with causes cost forecasts.
+        self._spent += thread_time() - begun if found.proven else 0.0
+        if self._spent > REPLAY_CPU_SECONDS and self._forecasts.seconds < _FORECAST_SECONDS:
+            self._forecasts.seconds = _FORECAST_SECONDS
+            self._tell(
+                f"forecasts took {REPLAY_CPU_SECONDS:g} s of processor time: from {time_text(window.end)} on, "
+                "a cause that lasts is validated once an hour"
+            )
+        return found
 
 
 def of_deployment(slo: Slo, deployment: str) -> bool:

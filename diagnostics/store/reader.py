@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Select, func, select
 
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.validation import validated
 from diagnostics.store import raw
 from diagnostics.store.database import Database
 from diagnostics.store.tables import findings, incident_of, incidents, reports, series, signals, verdicts
@@ -50,8 +50,7 @@ def explain_scrapes(
     rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
-    found = explain_window(rolling.window(), blind_spots=blind_spots, objective=objective, present=True)
-    return validated(found)
+    return diagnose(rolling.window(), DiagnosisOptions(blind_spots=blind_spots, objective=objective, present=True))
 
 
 MOST_ROWS = 10_000

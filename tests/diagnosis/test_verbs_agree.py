@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 from diagnostics.cli.proposing import entry_of
 from diagnostics.diagnosis.explanation import explain_evidence
 from diagnostics.evidence.evidence import WindowEvidence
@@ -41,3 +44,18 @@ def test_a_latency_that_only_refusals_keep_short_meets_no_objective() -> None:
     assert found.baseline.refused_share > 0.3
     assert found.best is None
     assert found.nearest is not None
+
+
+def test_only_one_module_puts_checks_and_validation_together() -> None:
+    root = Path(__file__).parents[2]
+    parts = {"explain", "explain_window", "explain_evidence", "validated", "focused"}
+    users = {
+        str(path.relative_to(root))
+        for path in [*root.glob("diagnostics/**/*.py"), *root.glob("exporters/**/*.py")]
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and node.module in ("diagnostics.diagnosis.explanation", "diagnostics.diagnosis.validation")
+        and parts & {name.name for name in node.names}
+    }
+
+    assert users == {"diagnostics/diagnosis/diagnose.py"}

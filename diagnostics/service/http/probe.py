@@ -18,8 +18,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, HTTPException, Query, Response
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.validation import validated
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, DiagError, UsageError
 from diagnostics.render.plain import clean
 from diagnostics.service.http.api import ONLY_KNOWN
@@ -125,8 +125,8 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
         scrapes = _rounds(server, begun + seconds, stopped)
     finally:
         server.close()
-    found = validated(explain_window(window_of(scrapes), blind_spots=server.blind_spots), simulate=False)
-    return Probed(explanation=found, took=time.monotonic() - begun)
+    quick = DiagnosisOptions(blind_spots=server.blind_spots, validation=Validation(simulate=False))
+    return Probed(explanation=diagnose(window_of(scrapes), quick), took=time.monotonic() - begun)
 
 
 def _rounds(server: TritonServer, until: float, stopped: threading.Event) -> list[Scrape]:
