@@ -89,7 +89,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={**LANE_LIMITS, "rate_limiter_use": IN_USE},
     symptom="model-queue-dominates",
-    reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
+    reach=frozenset({Phase.QUEUE}),
 )
 
 

@@ -175,7 +175,7 @@ def test_without_a_request_nothing_is_predicted(requested: list[WhatIf], monkeyp
         (["--rate", "2x"], 2, "name a server, a capture, a Prometheus, or --history"),
         (["nothing.tar.xz", "--rate", "2x"], 3, "nothing.tar.xz"),
         (["a.tar.xz", "http://triton:8000", "--rate", "2x"], 2, "cannot be read together"),
-        (["a.tar.xz", "nothing.txt", "--rate", "2x"], 2, "there is no file nothing.txt"),
+        (["a.tar.xz", "nothing.txt", "--rate", "2x"], 3, "no such file or folder"),
         (["a.tar.xz", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
         (["--history", ".", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
         (["http://triton:8000", "--at", "03:12", "--rate", "2x"], 2, "a server only tells of now"),

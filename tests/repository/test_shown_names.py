@@ -61,7 +61,8 @@ def test_files_that_a_page_names_exist(name: str) -> None:
     words = [word for program in programs for command in commands(text, program) for word in command]
     named = {found for word in (*words, *spans(text)) if (found := word.rstrip("/")) and _PATH.fullmatch(word)}
     made = {"deploy/compose/credentials"}
-    assert not [path for path in named - made if not list(ROOT.glob(path))]
+    invented = {path for path in named if "/my_" in path}  # what a recipe adds
+    assert not [path for path in named - made - invented if not list(ROOT.glob(path))]
 
 
 @pytest.mark.parametrize("name", written())

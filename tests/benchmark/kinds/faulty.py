@@ -230,7 +230,7 @@ def nested_leaf_slower_release(chance: random.Random) -> Incident:
     return _slower(shape, chance, shape.name("leaf"), also=("bls-serialization",))
 
 
-def versions_slower_one_requested(chance: random.Random) -> Incident:
+def versions_slower_one_asked(chance: random.Random) -> Incident:
     """Of two versions served side by side the slower one is asked from the middle on."""
     shape = shapes.versions(chance)
     name, base = shape.name("one"), chance.uniform(12, 25)

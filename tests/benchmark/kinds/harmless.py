@@ -79,7 +79,7 @@ def loose_lock_uncontended(chance: random.Random) -> Incident:
     return shape.incident()
 
 
-def versions_both_requested(chance: random.Random) -> Incident:
+def versions_both_asked(chance: random.Random) -> Incident:
     return shapes.versions(chance).incident()
 
 

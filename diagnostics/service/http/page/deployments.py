@@ -99,7 +99,7 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
 
 
 _NOTHING: Mapping[str, object] = {
-    "told": (),
+    "reported": (),
     "drawn": (),
     "rest": (),
     "considered": {},
@@ -113,7 +113,7 @@ _NOTHING: Mapping[str, object] = {
 def _of(explanation: Explanation, check: str) -> Values:
     subjects = models(explanation)
     return {
-        "told": tuple(reported(explanation)),
+        "reported": tuple(reported(explanation)),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)),
         "rest": explanation.anatomy[ENTRIES_DRAWN:],
         "considered": considered(explanation),

@@ -82,7 +82,7 @@ def home_values(context: WebContext, fleet: Fleet) -> Values:
         "others": others[:OTHERS_SHOWN],
         "more_others": max(len(others) - OTHERS_SHOWN, 0),
         "shown": shown,
-        "told": tuple(reported(explanation)) if explanation and explanation.actionable else (),
+        "reported": tuple(reported(explanation)) if explanation and explanation.actionable else (),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)) if explanation else (),
         "incidents": tuple(roots(state.incidents))[:OPEN_SHOWN],
         "past": _past(context),
@@ -164,8 +164,8 @@ def incident_values(context: WebContext, one: Known) -> Values:
         "one": one.incident,
         "cause": one.cause,
         "consequences": one.consequences,
-        "told": finding,
-        "told_at": at,
+        "reported": finding,
+        "reported_at": at,
         "remembers": context.history is not None,
     }
 
