@@ -22,12 +22,15 @@ def test_less_to_see_is_no_wrong_cause_and_no_health_over_a_fault(name: str, dro
     assert found.result not in FORBIDDEN, found
 
 
-def test_a_healthy_deployment_stays_healthy_without_traces_or_statistics() -> None:
+def test_a_healthy_deployment_is_never_degraded_without_traces_or_statistics() -> None:
     healthy = [name for name in NAMES if recordings()[name][1]["cause"] == "healthy"][::6]
 
     for name in healthy:
         for scored in without_a_source(name, ("no-traces", "no-statistics")).values():
-            assert scored.stated.split()[0] in ("healthy", "idle", "no-clear-cause"), scored
+            # Without statistics a window's cost may stay undecided: that is said, and is no alarm.
+            assert scored.stated.split()[0] != "degraded", scored
+    healthy_without_traces = [without_a_source(name, ("no-traces",))["no-traces"].stated for name in healthy]
+    assert not [stated for stated in healthy_without_traces if stated.startswith("insufficient-data")]
 
 
 def test_a_metrics_page_every_15_seconds_is_all_that_is_left() -> None:
