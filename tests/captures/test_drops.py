@@ -27,10 +27,8 @@ def test_a_healthy_deployment_is_never_degraded_without_traces_or_statistics() -
 
     for name in healthy:
         for scored in without_a_source(name, ("no-traces", "no-statistics")).values():
-            # Without statistics a window's cost may stay undecided: that is said, and is no alarm.
+            # Without statistics, or read rarely, a cost may stay undecided: that is said, and is no alarm.
             assert scored.stated.split()[0] != "degraded", scored
-    healthy_without_traces = [without_a_source(name, ("no-traces",))["no-traces"].stated for name in healthy]
-    assert not [stated for stated in healthy_without_traces if stated.startswith("insufficient-data")]
 
 
 def test_a_metrics_page_every_15_seconds_is_all_that_is_left() -> None:
