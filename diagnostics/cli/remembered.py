@@ -9,7 +9,7 @@ from diagnostics.cli.sources import WindowOptions, moment, nothing_then
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError, not_installed
 from diagnostics.store import raw
-from diagnostics.store.reader import explain_at
+from diagnostics.store.replay import explain_at
 from diagnostics.window.rolling import WINDOW_SECONDS
 
 DIRECTORY_VARIABLE = "DIAG_HISTORY__DIRECTORY"

@@ -4,54 +4,21 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Select, func, select
 
-from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.store import raw
 from diagnostics.store.database import Database
+from diagnostics.store.replay import explain_at
 from diagnostics.store.tables import findings, incident_of, incidents, reports, series, signals, verdicts
-from diagnostics.window.rolling import SLACK, RollingWindow
 from diagnostics.wire.records import Scrape
-
-
-def explain_at(
-    directory: Path,
-    deployment: str,
-    at: float,
-    since: float,
-    objective: Objective | None = None,
-    blind_spots: Sequence[BlindSpot] = (),
-) -> Explanation:
-    """Return the verdict on a deployment's window that ended at Unix second `at` and was `since` seconds long.
-
-    It is the one that the service gave then, if its window was as long: both judge the same bodies in the same way.
-    Where nothing was recorded its window starts and ends at 0.
-    """
-    found = raw.scrapes(directory, deployment, at - since - SLACK, at)
-    return explain_scrapes(deployment, found, since, objective, blind_spots)
-
-
-def explain_scrapes(
-    deployment: str,
-    scrapes: Iterable[Scrape],
-    seconds: float,
-    objective: Objective | None = None,
-    blind_spots: Sequence[BlindSpot] = (),
-) -> Explanation:
-    """Return the verdict on the newest `seconds` of some scrapes in time order."""
-    rolling = RollingWindow(deployment, seconds)
-    for scrape in scrapes:
-        rolling.add(scrape)
-    return diagnose(rolling.window(), DiagnosisOptions(blind_spots=blind_spots, objective=objective, present=True))
-
 
 MOST_ROWS = 10_000
 State = Literal["open", "closed", "any"]

@@ -157,10 +157,10 @@ def test_a_killed_recording_still_opens_and_keeps_what_was_added(tmp_path, form)
     program = f"""
         import os, pathlib
         from diagnostics.wire.capture import CaptureWriter
-        from diagnostics.wire.records import Kind, Scrape
+        from diagnostics.wire.records import BodyKind, Scrape
         writer = CaptureWriter(pathlib.Path({str(tmp_path / form)!r}), "mine", ["s"], 2.0)
         for n in range(5):
-            writer.add(Scrape(server="s", kind=Kind.METRICS, at=n, mono=n, body=b"x 1\\n" * 999))
+            writer.add(Scrape(server="s", kind=BodyKind.METRICS, at=n, mono=n, body=b"x 1\\n" * 999))
         os.kill(os.getpid(), 9)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
