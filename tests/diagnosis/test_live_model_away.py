@@ -122,7 +122,7 @@ def test_a_window_that_holds_nothing_but_the_outage_is_not_healthy(seen: Seen) -
     explanation = seen.explained(since=seen.gone + 2.0, until=seen.back)
 
     assert explanation.verdict is not Verdict.HEALTHY
-    assert any(spot.what.startswith("requests to asked") for spot in explanation.blind_spots), text(explanation)
+    assert any(spot.what.startswith("requests to requested") for spot in explanation.blind_spots), text(explanation)
 
 
 def test_the_service_opens_an_incident_of_it(seen: Seen) -> None:
