@@ -263,10 +263,10 @@ def _idles_unread(evidence: Evidence, server: str) -> bool:
     return any(evidence.read(REQUESTS, one).value == 0 for one in models)
 
 
-_INSIDE = frozenset({Phase.COMPUTE, Phase.ENGINE, Phase.QUEUE})
 # A check's `reach` leaves out what is bounded otherwise: long prompts and time outside of the server are symptoms, time
 # between stages is looked at below. Clocks that are held back and neighbours on a card are blind spots alone: without
 # NVML no deployment on a GPU could be called healthy.
+_INSIDE = frozenset({Phase.COMPUTE, Phase.ENGINE, Phase.QUEUE})
 # Checks that reach these phases only once so much is seen that no more than this signal is left to know: a process of
 # others at work on a full card, of which nothing tells what it costs.
 REACH_ONCE_SEEN: Mapping[str, tuple[str, frozenset[Phase]]] = {
