@@ -3,7 +3,9 @@
 ## Looks for
 Requests that wait at every read up to the last one, while not a single execution of the model ends or fails, for many
 times as long as executions take. Or requests that wait although instances execute nothing: a process that uses no
-processor time or is gone, or fewer executions at once than there are instances while requests wait all along.
+processor time or is gone, or fewer executions at once than there are instances while requests wait all along. Or
+failures that come evenly, at most one a second and instance, whatever the load is: as an instance makes them whose
+process is gone.
 
 ## Means
 An instance is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout,
@@ -30,7 +32,8 @@ instead of a fault. Where some are, the rest serves, and requests wait as if the
 
 ## Sources
 server#5927 (counters move only when a request ends: stalls show in the pending gauge). Triton core,
-`infer_stats.cc`. Measured on 24.10: of two instances, one that never returned and one that was killed.
+`infer_stats.cc`. python_backend, `python_be.cc`: a request fails when its process gives no sign of life for a second.
+Measured on 24.10: of two instances, one that never returned and one that was killed.
 """
 
 from __future__ import annotations
@@ -50,13 +53,15 @@ from diagnostics.checks.check import (
     Severity,
     Suggestion,
 )
+from diagnostics.checks.entries import FAILED_PART
 from diagnostics.checks.gates import QUEUE, Gate, first_rival, host_is_full
 from diagnostics.checks.instances import queue_of
 from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.capacity import IDLE_STUBS, INSTANCE_PROCESSES, LOST_INSTANCES
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.flow import FAILED_SHARE
+from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
+from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.stalls import LIFETIME_EXECUTION_SECONDS, LOADS, STANDSTILL_SECONDS, WAITING_NOW
@@ -90,7 +95,13 @@ _SOME_LEFT = (
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"standstill_seconds": STILL, "standstill_executions": MANY, "lost_instances": ONE, "queue": QUEUE},
+    limits={
+        "standstill_seconds": STILL,
+        "standstill_executions": MANY,
+        "lost_instances": ONE,
+        "queue": QUEUE,
+        "failed_share": FAILED_PART,
+    },
     severity=Severity.CRITICAL,
     symptom="model-stuck",
     reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
@@ -138,38 +149,82 @@ def _usual(ledger: Ledger, subject: Subject) -> Reading:
 
 
 def _of_several(ledger: Ledger, subject: Subject) -> Fires | Quiet:
-    """Decide whether some instances execute nothing while others serve."""
+    """Decide whether some instances execute nothing while others serve, or all fail what they are given."""
+    if ledger.evidence.read(GONE_PROCESSES, subject).value:
+        return _gone(ledger, subject)
     if (ledger.evidence.read(INSTANCES, subject).value or 0.0) < 2:
         return Quiet(because="nothing waits, or executions end")
     if quiet := first_rival(ledger, subject, _SOME_LEFT):
         return quiet
     if ledger.ruled_out(IDLE_STUBS, subject, NONE_IDLE, above=False):
         return Quiet(because="the processes of all instances work")
+    return _lost(ledger, subject)
+
+
+def _gone(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    """Decide for instances that fail a request a second each, as those do whose process is gone."""
+    if ledger.evidence.read(IDLE_STUBS, subject).value == NONE_IDLE.value:
+        return Quiet(because="the processes of all instances work")
+    ledger.at_least(GONE_PROCESSES, subject, ONE)
+    gone, instances = ledger.need(GONE_PROCESSES, subject), ledger.need(INSTANCES, subject)
+    if gone >= instances:
+        return _nothing_served(ledger, subject)
+    if not first_rival(ledger, subject, _SOME_LEFT[:2]):
+        return _lost(ledger, subject)
+    processes = ledger.evidence.read(INSTANCE_PROCESSES, subject).value
+    if processes is None or processes >= instances:
+        return Quiet(
+            because="requests hardly wait, and its processes cannot be counted: requests may fail by themselves"
+        )
+    share = ledger.read(FAILED_SHARE, subject)
+    if not ledger.compare(FAILED_SHARE.name, share, FAILED_PART):
+        return Quiet(because="hardly any request fails")
+    return Fires(
+        summary=f"{gone:.0f} of {instances:.0f} instances of {subject.model} serve nothing (its process is gone): "
+        f"each fails a request a second, {Unit.RATIO.show(share.value)} of all",
+        failed_share=share.value or 0.0,
+        suggestion=_reload(subject),
+    )
+
+
+def _lost(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    """Decide what those that are left make requests wait."""
     lost = ledger.need(LOST_INSTANCES, subject)
     queue, load = ledger.evidence.read(QUEUE_SECONDS, subject), stage_load(ledger, subject)
-    saved = queue - queue_of(predict(load))
-    if ledger.evidence.read(IDLE_STUBS, subject).value is None:
+    saved, gone = queue - queue_of(predict(load)), ledger.evidence.read(GONE_PROCESSES, subject).value
+    if ledger.evidence.read(IDLE_STUBS, subject).value is None and not gone:
         saved = msgspec.structs.replace(saved, estimated=True)  # their number may have been lowered since it was read
     if not ledger.worthwhile("queue_with_all_instances_saves", subject, saved):
         return Quiet(because="requests would wait about as long with all instances")
-    return _lost(ledger, subject, lost, load.instances, saved.value or 0.0)
-
-
-def _lost(ledger: Ledger, subject: Subject, lost: float, instances: int, saved: float) -> Fires:
     show, processes = Unit.SECONDS.show, ledger.evidence.read(INSTANCE_PROCESSES, subject).value
-    what = "hung, or its process is gone"
+    what = "its process is gone" if gone else "hung, or its process is gone"
     if processes is not None:
-        what = "its process does nothing" if processes >= instances else "its process is gone"
+        what = "its process does nothing" if processes >= load.instances else "its process is gone"
+    return Fires(
+        summary=f"{lost:.0f} of {load.instances} instances of {subject.model} serve nothing ({what}): requests wait "
+        f"{show(ledger.need(QUEUE_SECONDS, subject))} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
+        saved_seconds=saved.value or 0.0,
+        failed_share=ledger.evidence.read(FAILED_SHARE, subject).value or 0.0,
+        suggestion=_reload(subject),
+    )
+
+
+def _reload(subject: Subject) -> Suggestion:
     text = (
         f"reload {subject.model} or restart the replica; before that, take stacks of its processes (py-spy dump --pid)"
     )
+    return Suggestion(text=text, remedy=Remedy.MITIGATE)
+
+
+def _nothing_served(ledger: Ledger, subject: Subject) -> Fires:
+    failed = ledger.need(FAILED_REQUESTS, subject)
+    lost = failed + (ledger.evidence.read(WAITING_NOW, subject).value or 0.0)
     return Fires(
-        summary=f"{lost:.0f} of {instances} instances of {subject.model} serve nothing ({what}): requests wait "
-        f"{show(ledger.need(QUEUE_SECONDS, subject))} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work",
-        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
-        saved_seconds=saved,
-        failed_share=ledger.evidence.read(FAILED_SHARE, subject).value or 0.0,
-        suggestion=Suggestion(text=text, remedy=Remedy.MITIGATE),
+        summary=f"{subject.model} serves nothing (its processes are gone): each instance fails a request a second, "
+        f"{Unit.COUNT.show(failed)} in the window, and the others wait",
+        failed_share=lost / (lost + (ledger.evidence.read(REQUESTS, subject).value or 0.0)),
+        suggestion=_reload(subject),
     )
 
 

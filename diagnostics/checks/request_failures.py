@@ -12,6 +12,8 @@ counts as a success: only the flow between the stages, and the ensemble's own fa
 - Requests refused at a limited queue, or that outlive its timeout (`queue-rejections`): they never execute. Where the
   queue may refuse and no reasons are counted, nothing is said.
 - Requests on their way: what waits at the next stage is taken off.
+- An instance whose process is gone (`execution-hung`), where requests wait or its processes can be counted. It fails
+  a request a second, evenly; where nothing else shows it, the finding says what to look at.
 - Cancelled requests of few clients: below 1 % and five requests nothing is said.
 
 ## Do
@@ -32,6 +34,7 @@ from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Q
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
+from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.settings import QUEUE_LIMIT
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUESTS
@@ -117,14 +120,17 @@ def _judge(ledger: Ledger, subject: Subject, failed: Reading, how: str) -> Fires
     share = failed_share(ledger, subject, failed)
     if not ledger.compare("failed_share", share, FAILED_PART):
         return Quiet(because="hardly any request fails")
+    text = f"read the log and the error text of {subject.model}; if a version was just deployed, go back"
+    if ledger.evidence.read(GONE_PROCESSES, subject).value:
+        text += (
+            "; failures come evenly, about one a second, as where a process of its instances is gone: count them on "
+            "the server's machine (pgrep -fc triton_python_backend_stub), and reload the model if one is missing"
+        )
     return Fires(
         summary=f"{subject.model} {how} errors for {Unit.RATIO.show(share.value)} of requests "
         f"({Unit.COUNT.show(failed.value)} in the window)",
         failed_share=share.value or 0.0,
-        suggestion=Suggestion(
-            text=f"read the log and the error text of {subject.model}; if a version was just deployed, go back",
-            remedy=Remedy.MITIGATE,
-        ),
+        suggestion=Suggestion(text=text, remedy=Remedy.MITIGATE),
     )
 
 

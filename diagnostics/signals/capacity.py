@@ -18,6 +18,7 @@ from diagnostics.signals.counting import ENOUGH_EVENTS, absent
 from diagnostics.signals.engine_samples import is_engine
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS
+from diagnostics.signals.gone_processes import GONE_PROCESSES, failing_since
 from diagnostics.signals.host import HOST, stub_cpu_seconds
 from diagnostics.signals.settings import BATCH_DELAY, CONFIGURATION, INSTANCES, executed
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
@@ -279,6 +280,14 @@ def _lost_by_processes(view: ModelView) -> Reading:
     return _lost(replace(view, start=middle, _beside={}), lambda _, __: IDLE_STUBS.read(view))
 
 
+def _lost_by_failures(view: ModelView) -> Reading:
+    """Those that fail a request a second, since they began to: the others work off what waits meanwhile."""
+    since, gone = failing_since(view), GONE_PROCESSES.read(view)
+    if since is None or not gone.value:
+        return Reading.unknown(gone.missing or Missing.TOO_FEW_EVENTS, Unit.COUNT, gone.source)
+    return _lost(replace(view, start=since, _beside={}), lambda _, __: gone)
+
+
 def _lost_by_backlog(view: ModelView) -> Reading:
     """Configured instances − executions at once while requests waited, where that is a whole number, clearly less."""
 
@@ -328,9 +337,10 @@ EXECUTING_WHILE_WAITING = _signal(
 )
 LOST_INSTANCES = _signal(
     "lost_instances",
-    "Instances that execute nothing while requests wait for one: processes that do not work, else those that are "
-    "missing among the executions at once.",
+    "Instances that execute nothing while requests wait for one: processes that do not work, else those that fail a "
+    "request a second, else those that are missing among the executions at once.",
     _lost_by_processes,
+    _lost_by_failures,
     _lost_by_backlog,
     _lost_by_traces,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from diagnostics.signals.callers import FRONTEND_CPU_WAIT, PORT_LAG, WAITING_ELSEWHERE
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
+from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
@@ -16,7 +17,7 @@ from diagnostics.signals.triton import REQUEST_RATE
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
-    *(FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
+    *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
 )
 
 
@@ -121,6 +122,8 @@ execution-hung standstill_executions execution_seconds 1.869 mitigates 2.151 qui
 single-instance-serialization rate_limiter_use rate_limiter_use 0.651 quiet 0.749 fires case=1
 execution-hung lost_instances lost_instances 0.93 quiet 1.07 mitigates case=1
 execution-hung queue queue_seconds 0.00465 quiet 0.00535 mitigates case=1 arrival_rate=1 request_seconds=0.03
+execution-hung failed_share failed_share 0.0093 quiet 0.0107 mitigates case=1 queue_seconds=0.001 processes_gone=1 \
+    instance_processes=1
 external-orchestration direct_calls direct_calls 27.9 quiet 32.1 fires
 external-orchestration ensemble_part ensemble_calls 2.009 fires 2.311 quiet direct_calls=43.2
 external-orchestration lockstep_gap lockstep_gap 0.465 fires 0.535 quiet

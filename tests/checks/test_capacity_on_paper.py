@@ -90,6 +90,67 @@ def test_an_instance_whose_process_was_killed_is_named_before_the_requests_that_
     assert [one.caused_by for one in found[1:]] == [found[0].id]
 
 
+def failing_each_read(triton: SyntheticTriton, counts: Sequence[int], since: int = 0) -> SyntheticTriton:
+    """Return the server whose `safety` fails so many requests from read to read, in turn, from one read on."""
+
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Mapping[tuple[str, str], Counts]:
+        failed = float(sum(counts[read % len(counts)] for read in range(since, number)))
+        return {key: replace(row, failures={"BACKEND": failed}) for key, row in rows.items()}
+
+    return replace(triton, alter=alter)
+
+
+@pytest.mark.parametrize("since", [0, 4], ids=["all along", "from the fourth read on"])
+@pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,), (BodyKind.METRICS,)], ids=str)
+def test_failures_once_a_second_while_requests_wait_are_those_of_a_process_that_is_gone(
+    since: int, without: tuple[BodyKind, ...]
+) -> None:
+    found = reported(failing_each_read(WAITS, (2, 2, 2, 1), since).without(*without)).findings
+
+    assert [(one.check, one.subject.model) for one in found] == [
+        ("execution-hung", "safety"),
+        ("request-failures", "safety"),
+    ]
+    assert "1 of 2 instances of safety serve nothing (its process is gone)" in found[0].summary
+    assert found[1].caused_by == found[0].id
+
+
+@pytest.mark.parametrize("counts", [(0, 4, 1, 3), (3, 3, 3, 3), (1, 0, 1, 0)], ids=["uneven", "too many", "too few"])
+def test_failures_at_another_pace_are_the_models_own(counts: Sequence[int]) -> None:
+    found = reported(failing_each_read(WAITS, counts)).findings
+
+    assert "execution-hung" not in {one.check for one in found}
+
+
+def test_both_instances_at_work_are_not_gone_though_a_request_fails_each_second() -> None:
+    busy = SyntheticTriton(models=(stage("safety", rate=72, execution=0.0256, queue=0.12, instances=2, pending=9),))
+    found = reported(failing_each_read(busy, (2, 2, 2, 1))).findings
+
+    assert "execution-hung" not in {one.check for one in found}
+
+
+def test_a_process_that_may_be_gone_is_stated_where_nothing_waits_and_named_where_it_is_missed() -> None:
+    idle = SyntheticTriton(models=(stage("safety", rate=12, execution=0.0256, queue=0.0003, instances=2),))
+    failing = failing_each_read(idle, (2, 2, 2, 1))
+    unseen, seen = reported(failing).findings, reported(failing, *processes((0.016,))).findings
+
+    assert [one.check for one in unseen] == ["request-failures"]
+    assert "as where a process of its instances is gone" in unseen[0].suggestion.text  # type: ignore[union-attr]
+    assert [one.check for one in seen] == ["execution-hung", "request-failures"]
+    assert seen[1].caused_by == seen[0].id
+
+
+def test_a_model_whose_only_process_is_gone_serves_nothing() -> None:
+    alone = replace(WAITS, models=(replace(WAITS.models[0], config=model_config("safety")),))
+    served = {(one.name, one.version): one.after(108.0) for one in alone.models}
+    failing = failing_each_read(alone, (2, 2, 2, 1), since=4)
+    gone = replace(failing, alter=lambda read, rows: failing.alter(read, served if read >= 4 else rows))
+    found = reported(gone).findings
+
+    assert [one.check for one in found] == ["execution-hung", "request-failures"]
+    assert "safety serves nothing (its processes are gone)" in found[0].summary
+
+
 def test_fewer_processes_without_a_failed_request_are_a_count_that_was_lowered() -> None:
     assert "execution-hung" not in {one.check for one in reported(WAITS, *processes((0.016,))).findings}
 
