@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from diagnostics.cli.options import DURATION, connection_options
+from diagnostics.cli.output import output_option, show
 from diagnostics.cli.running_service import RunningService, Slos, url_option
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
@@ -61,7 +62,7 @@ def command() -> None:
 )
 @click.option("--deployment", metavar="NAME", help="Of this deployment only.")
 @url_option
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@output_option()
 @click.option(
     "--fail-on",
     type=click.Choice(["alert", "spent", "never"]),
@@ -105,14 +106,11 @@ def report(
         found, missed = reports_from(
             sources, slos, period=period, config_file=config_file, deployment=deployment, options=options
         )
+    from diagnostics.render.slo.document import slo_document
     from diagnostics.render.slo.json import slo_report
-    from diagnostics.render.slo.text import slo_markdown, slo_text
 
     reported = slo_report(found)
-    if output == "json":
-        click.echo(json.dumps(reported, indent=1, allow_nan=False))
-    else:
-        click.echo(slo_markdown(found) if output == "markdown" else slo_text(found), nl=False)
+    show(output, lambda: slo_document(found), lambda: reported)
     if missed is not None:
         raise missed
     ctx.exit(_exit_code(reported, fail_on))

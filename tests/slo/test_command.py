@@ -8,8 +8,9 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.slo_sources import reports_from
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.slo.document import shares, slo_document
 from diagnostics.render.slo.json import slo_report, slo_schema
-from diagnostics.render.slo.text import shares, slo_markdown
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.reading import read_slos
 from exporters.sources.access import SourceOptions
@@ -32,7 +33,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", str(CAPTURE), "--slo", file, "--period", "7d"]) == 0
-    reported = capsys.readouterr().out
+    reported = " ".join(capsys.readouterr().out.split())
     assert "chat-latency: 99 % of requests to chat within 500 ms, over 7 d (its own period is 30 d)" in reported
     assert "0.1 % (0.072 % to 0.15 %) of the budget of " in reported
     assert "(from traces)" in reported
@@ -55,7 +56,7 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> No
     assert sum(one["share"] for one in latency["causes"]) + latency["unexplained"] == pytest.approx(1.0)
     assert latency["silence"] is None
     assert absent["silence"].startswith("no server has a model 'talk'; there is chat, ")
-    assert "- 51 % went to single-instance-serialization of safety on triton-0" in slo_markdown(reports)
+    assert "- 51 % went to single-instance-serialization of safety on triton-0" in as_markdown(slo_document(reports))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
+from diagnostics.render.slo.document import slo_document
 from diagnostics.render.slo.json import slo_report
-from diagnostics.render.slo.text import slo_text
+from diagnostics.render.text import as_text
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
@@ -189,7 +190,7 @@ def test_sums_that_differ_by_what_prometheus_reckons_at_the_edges_are_of_the_sam
 def test_a_store_without_events_tells_why(models: tuple[str, ...], why: str) -> None:
     report = report_on(LATENCY, stored(LATENCY, {}, *models)[0], 1e6)
     assert report.tally.total == 0
-    assert why in slo_text([report]).replace("\n    ", " ")
+    assert why in as_text(slo_document([report])).replace("\n    ", " ")
 
 
 def test_a_tenant_that_is_not_there_is_reported_with_those_that_are() -> None:
@@ -215,7 +216,7 @@ def test_what_a_store_leaves_out_and_what_took_the_budget_are_reported_as_not_kn
     seen, store = stored(failing, {"nv_inference_request": [({}, 100.0)]})
     store.warnings = ("store gateway 2 is away",)
     report = replace(report_on(failing, seen, 1e6), gaps=seen.gaps)
-    reported = slo_text([report])
+    reported = as_text(slo_document([report]))
     assert "  not known: a part of what is stored: store gateway 2 is away\n" in reported
     assert "  not known: what took the budget; let diag serve count the objective" in reported
     assert slo_report([report])["slos"][0]["gaps"] == list(seen.gaps)
@@ -234,7 +235,7 @@ def test_a_query_for_bad_events_that_finds_no_series_is_reported_as_it_may_be_mi
 
 def test_what_averages_only_bound_is_reported_with_the_setting_that_counts_it() -> None:
     seen, _ = stored(LATENCY, {"request_success": [({}, 100.0)], "duration_us": [({}, 20e6)]})
-    assert "histogram_latencies=true" in slo_text([report_on(LATENCY, seen, 1e6)])
+    assert "histogram_latencies=true" in as_text(slo_document([report_on(LATENCY, seen, 1e6)]))
 
 
 class _WithoutFailures(Store):

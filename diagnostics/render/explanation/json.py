@@ -15,7 +15,7 @@ from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.forecast.performance import Estimate
 from diagnostics.render import phrases
-from diagnostics.render.document import Json, head, schema_text, window_json
+from diagnostics.render.json_head import Json, head, schema_text, window_json
 
 
 def report(explanation: Explanation) -> Json:

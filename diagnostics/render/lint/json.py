@@ -13,7 +13,7 @@ from diagnostics.lint.catalogue import RegisteredRule
 from diagnostics.lint.fixes import configurations, fixed_text
 from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation, TextFile
 from diagnostics.lint.run import LintReport
-from diagnostics.render.document import Json, head, schema_text
+from diagnostics.render.json_head import Json, head, schema_text
 from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 from diagnostics.tuning.patch import MOST_COMPARED_LINES, changed_lines
 

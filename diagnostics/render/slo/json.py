@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.render.document import Json, head, schema_text
+from diagnostics.render.json_head import Json, head, schema_text
 from diagnostics.slo.burn import BudgetForecast, Pair
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.slo import Slo, Triton

@@ -7,8 +7,8 @@ from diagnostics.forecast.capacity import InfeasibilityReport
 from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.search import Candidate
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.json import entry_json, moves_json, patches_json, performance_json
+from diagnostics.render.json_head import Json, head, schema_text, window_json
 
 
 def tuned_report(found: TunedProposal) -> Json:

@@ -6,8 +6,8 @@ from math import isfinite
 
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.forecast.verify import Judgement, Measure, Verification, difference
-from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.json import estimate_json
+from diagnostics.render.json_head import Json, head, schema_text, window_json
 from diagnostics.tuning.changes import SettingChange
 
 

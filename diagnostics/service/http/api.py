@@ -21,8 +21,10 @@ from diagnostics import __version__
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.slo.document import slo_document
 from diagnostics.render.slo.json import slo_report
-from diagnostics.render.slo.text import slo_markdown, slo_text
+from diagnostics.render.text import as_text
 from diagnostics.service.http.answers import (
     CheckAnswer,
     DeploymentState,
@@ -102,9 +104,9 @@ def slo_router(context: WebContext) -> APIRouter:
             case SloOutput.JSON:
                 return JsonAnswer(slo_report(chosen))
             case SloOutput.TEXT:
-                return PlainTextResponse(slo_text(chosen))
+                return PlainTextResponse(as_text(slo_document(chosen)))
             case SloOutput.MARKDOWN:
-                return PlainTextResponse(slo_markdown(chosen), media_type="text/markdown")
+                return PlainTextResponse(as_markdown(slo_document(chosen)), media_type="text/markdown")
 
     return routes
 

@@ -1,14 +1,12 @@
-"""How an objective stands, in words that every output uses."""
+"""How an objective stands."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.render.plain import clean, escaped
+from diagnostics.render.document import Block, Document, Headline, Point, Points
 from diagnostics.slo.burn import BudgetForecast
 from diagnostics.slo.counting import AVERAGES
 from diagnostics.slo.report import Burn, SloReport, Spent
@@ -23,8 +21,8 @@ def promise(slo: Slo) -> str:
     share = f"{slo.objective * 100:.6g} %"
     if isinstance(slo.sli, Promql):
         return f"{share} of events good, by its own queries"
-    whose = f"requests to {clean(slo.sli.model)}"
-    tags = ", ".join(f"{clean(name)}={clean(value)}" for name, value in slo.sli.tags)
+    whose = f"requests to {slo.sli.model}"
+    tags = ", ".join(f"{name}={value}" for name, value in slo.sli.tags)
     whose += f" ({tags})" if tags else ""
     if slo.sli.promise is Promise.AVAILABILITY:
         return f"{share} of {whose} answered"
@@ -43,7 +41,7 @@ def events(report: SloReport) -> str:
     """Return how many events there were, and how many were bad, as surely as it is known; of none, why."""
     tally = report.tally
     if tally.total <= 0:
-        return f"no events: {clean(report.silence)}"
+        return f"no events: {report.silence}"
     total = f"{tally.total:,.0f} events"
     source = f" (from {tally.source})" if tally.source else ""
     if tally.counted:
@@ -144,14 +142,14 @@ def gaps(report: SloReport) -> Iterator[str]:
     """Yield what is not known, and what would tell it."""
     if not report.tally.counted and AVERAGES in report.tally.source.split(" and "):
         yield "how many were late; Triton 24.11 and later counts with --metrics-config histogram_latencies=true"
-    yield from map(clean, report.gaps)
+    yield from report.gaps
 
 
 def cause(one: Spent) -> str:
     """Return what a cause is: `single-instance-serialization of safety on triton-0`, and its title."""
-    what = clean(one.cause.check)
-    of = f" of {clean(one.cause.model)}" if one.cause.model else ""
-    on = f" on {clean(one.cause.server)}" if one.cause.server else ""
+    what = one.cause.check
+    of = f" of {one.cause.model}" if one.cause.model else ""
+    on = f" on {one.cause.server}" if one.cause.server else ""
     return f"{what}{of}{on}{_title(one)}"
 
 
@@ -165,65 +163,32 @@ def incident_lines(one: Spent) -> Iterator[str]:
     for found in one.incidents:
         # Whether it lasts, only a service that goes on knows.
         until = f" until {_time(found.closed)}" if found.closed is not None else f", last seen {_time(found.seen)}"
-        yield f"incident {found.id[:12]}, since {_time(found.onset)}{until}: {clean(found.summary)}"
+        yield f"incident {found.id[:12]}, since {_time(found.onset)}{until}: {found.summary}"
 
 
 def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_WIDTH = 96
+def slo_document(reports: Sequence[SloReport]) -> Document:
+    """Return how each objective stands."""
+    return [block for report in reports for block in _blocks(report)]
 
 
-class _Point(NamedTuple):
-    """One thing to say. `depth` is 1 for what belongs to the one before it."""
-
-    text: str
-    depth: int = 0
-    actionable: bool = False
+def _blocks(report: SloReport) -> Iterator[Block]:
+    yield Headline(verdict=report.slo.name, text=heading(report))
+    yield Points(items=list(_points(report)), marked=False)
 
 
-def _points(report: SloReport) -> Iterator[_Point]:
-    """Yield what is said of an objective below its heading and events."""
+def _points(report: SloReport) -> Iterator[str | Point]:
+    yield events(report)
     if report.tally.total > 0:
-        yield _Point(budget(report))
-        yield _Point(burns(report))
+        yield budget(report)
+        yield burns(report)
         if report.left is not None:
-            yield _Point(ending(report.forecast))
-    yield from (_Point(line, actionable=True) for line in alerts(report))
+            yield ending(report.forecast)
+    yield from (Point(text=line, strong=True) for line in alerts(report))
     for text, incidents in spent(report):
-        yield _Point(text)
-        yield from (_Point(line, 1) for line in incidents)
-    yield from (_Point(f"not known: {line}") for line in gaps(report))
-
-
-def slo_text(reports: Sequence[SloReport]) -> str:
-    """Return the reports as text, a paragraph each."""
-    return "\n".join("\n".join(_wrapped(_lines(one))) + "\n" for one in reports)
-
-
-def _lines(report: SloReport) -> Iterator[str]:
-    yield f"{clean(report.slo.name)}: {heading(report)}"
-    yield f"  {events(report)}"
-    yield from (f"{'  ' * (1 + point.depth)}{point.text}" for point in _points(report))
-
-
-def _wrapped(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        yield from textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False) or [""]
-
-
-def slo_markdown(reports: Sequence[SloReport]) -> str:
-    """Return the reports as Markdown."""
-    return "\n".join("\n".join(_markdown(one)) + "\n" for one in reports)
-
-
-def _markdown(report: SloReport) -> Iterator[str]:
-    yield f"### {escaped(report.slo.name)}"
-    yield ""
-    yield escaped(f"{heading(report)}: {events(report)}.")
-    yield ""
-    for point in _points(report):
-        mark = "**" if point.actionable else ""
-        yield f"{'  ' * point.depth}- {mark}{escaped(point.text)}{mark}"
+        yield text
+        yield from (Point(text=line, depth=1) for line in incidents)
+    yield from (f"not known: {line}" for line in gaps(report))

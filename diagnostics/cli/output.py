@@ -1,0 +1,45 @@
+"""What a command found, on standard output in the form that was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from diagnostics.cli.options import Decorator, coloured
+from diagnostics.render.document import Document
+from diagnostics.render.json_head import Json
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
+
+
+def output_option(*more: str) -> Decorator:
+    """Return the option `--output`; `more` are forms besides text, JSON and Markdown."""
+    choices = click.Choice(["text", "json", "markdown", *more])
+    return click.option("--output", type=choices, default="text", show_default=True)
+
+
+def show(
+    output: str,
+    document: Callable[[], Document],
+    data: Callable[[], Json],
+    page: Callable[[], str] | None = None,
+    *,
+    err: bool = False,
+) -> None:
+    """Print the document as text or Markdown, the data as JSON, or the page; `err` is for standard error."""
+    if output == "json":
+        click.echo(json.dumps(data(), indent=1, allow_nan=False), err=err)
+    elif output == "html" and page is not None:
+        click.echo(page(), nl=False, err=err)
+    elif output == "markdown":
+        click.echo(as_markdown(document()), nl=False, err=err)
+    else:
+        click.echo(as_text(document(), coloured, unicode=_shows_unicode()), nl=False, err=err)
+
+
+def _shows_unicode() -> bool:
+    return "utf" in (sys.stdout.encoding or "").lower() and os.environ.get("TERM") != "dumb"
