@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 
@@ -25,14 +24,16 @@ def output_option(*more: str) -> Decorator:
 def show(
     output: str,
     document: Callable[[], Document],
-    data: Callable[[], Json],
+    data: Callable[[], Json | bytes],
     page: Callable[[], str] | None = None,
     *,
     err: bool = False,
 ) -> None:
     """Print the document as text or Markdown, the data as JSON, or the page; `err` is for standard error."""
     if output == "json":
-        click.echo(json.dumps(data(), indent=1, allow_nan=False), err=err)
+        found = data()
+        text = found if isinstance(found, bytes) else f"{json.dumps(found, indent=1, allow_nan=False)}\n"
+        click.echo(text, nl=False, err=err)
     elif output == "html" and page is not None:
         click.echo(page(), nl=False, err=err)
     elif output == "markdown":
@@ -42,4 +43,6 @@ def show(
 
 
 def _shows_unicode() -> bool:
-    return "utf" in (sys.stdout.encoding or "").lower() and os.environ.get("TERM") != "dumb"
+    """Whether bars may be blocks: not for a terminal without them, nor where NO_COLOR or TERM asks to be plain."""
+    context = click.get_current_context(silent=True)
+    return "utf" in (sys.stdout.encoding or "").lower() and not (context and context.color is False)

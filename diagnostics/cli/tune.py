@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
-from diagnostics.cli.options import coloured
+from diagnostics.cli.output import output_option, show
 from diagnostics.cli.proposing import ChangeRequest
 from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.proposal import CarriedProposal, TunedProposal
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError, reason_of
 from diagnostics.forecast.options import Minimize
 from diagnostics.render.tuning.confirming import confirming
+from diagnostics.render.tuning.document import carried_document, tuned_document
 from diagnostics.render.tuning.json import carried_report, tuned_report
-from diagnostics.render.tuning.text import carried_markdown, carried_text, tuned_markdown, tuned_text
 
 FAIL_ON = ("change", "unmet", "never")
 _EPILOG = """\b
@@ -50,7 +49,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--entry", metavar="NAME", help="The ensemble or model to tune; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
 @click.option("--export", type=_FILE, metavar="FILE", help="Write the load test that confirms it: .sh or .yaml.")
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@output_option()
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -101,13 +100,10 @@ def _write(export: Path, test: str) -> None:
 
 
 def _show(found: TunedProposal | CarriedProposal, output: str) -> None:
-    if output == "json":
-        report = tuned_report(found) if isinstance(found, TunedProposal) else carried_report(found)
-        click.echo(json.dumps(report, indent=1, allow_nan=False))
-    elif isinstance(found, TunedProposal):
-        click.echo(tuned_markdown(found) if output == "markdown" else tuned_text(found, coloured), nl=False)
+    if isinstance(found, TunedProposal):
+        show(output, lambda: tuned_document(found), lambda: tuned_report(found))
     else:
-        click.echo(carried_markdown(found) if output == "markdown" else carried_text(found, coloured), nl=False)
+        show(output, lambda: carried_document(found), lambda: carried_report(found))
 
 
 def _exit_code(found: TunedProposal | CarriedProposal, fail_on: str) -> int:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
 from diagnostics.cli.evidence_source import SourceEvidence, see_captures
-from diagnostics.cli.options import coloured
+from diagnostics.cli.output import output_option, show
 from diagnostics.cli.proposing import entry_of
 from diagnostics.cli.sources import WindowChoice, two_windows
-from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.verify import Verification, Verified, verify
+from diagnostics.forecast.verify import Verified, verify
+from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report
-from diagnostics.render.verification.text import verify_markdown, verify_text
 from diagnostics.signals.signal import Subject
 
 FAIL_ON = ("refuted", "inconclusive", "never")
@@ -40,7 +37,7 @@ Exit: 0 nothing at --fail-on, 1 something (inconclusive means refuted, too),
 @two_windows
 @click.option("--entry", metavar="NAME", help="The ensemble or model to look at; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@output_option()
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.pass_context
 def command(
@@ -56,7 +53,8 @@ def command(
     first, last = _seen(before), _seen(after)
     was, now = _entries(first.evidence, last.evidence, entry)
     found = verify(first.evidence, was, last.evidence, now, seed=seed)
-    _show(found, (first.window, last.window), output)
+    windows = (first.window, last.window)
+    show(output, lambda: verify_document(found, windows), lambda: verify_report(found, windows))
     ctx.exit(EXIT_FINDINGS if _fails(fail_on, found.judgement.verdict) else EXIT_OK)
 
 
@@ -85,12 +83,3 @@ def _name(item: Anatomy) -> str:
 def _fails(fail_on: str, verdict: Verified) -> bool:
     failing = {"refuted": {Verified.REFUTED}, "inconclusive": {Verified.REFUTED, Verified.INCONCLUSIVE}}
     return verdict in failing.get(fail_on, set())
-
-
-def _show(found: Verification, windows: tuple[WindowFacts, WindowFacts], output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(verify_report(found, windows), indent=1, allow_nan=False))
-    elif output == "markdown":
-        click.echo(verify_markdown(found, windows), nl=False)
-    else:
-        click.echo(verify_text(found, windows, coloured), nl=False)

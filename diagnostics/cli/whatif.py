@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
-from diagnostics.cli.options import coloured
+from diagnostics.cli.output import output_option, show
 from diagnostics.cli.proposing import ChangeRequest, proposed, swept
-from diagnostics.diagnosis.proposal import Proposal, SweepProposal
 from diagnostics.errors import EXIT_OK, UsageError
-from diagnostics.render.forecast import text as drawing
+from diagnostics.render.forecast.document import forecast_document, sweep_document
 from diagnostics.render.forecast.json import forecast_report, sweep_report
-from diagnostics.render.forecast.text import forecast_markdown, forecast_text, sweep_markdown
 
 _EPILOG = """\b
 Examples:
@@ -41,7 +36,7 @@ Exit: 0 predicted, 2 usage, 3 could not collect, or not enough to predict from.
 @click.option("--sweep", metavar="NAME=VALUES", help="Try several values of a setting, of rate or of clients.")
 @click.option("--entry", metavar="NAME", help="The ensemble or model to forecast; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@output_option()
 @evidence_options
 @click.pass_context
 def command(
@@ -61,31 +56,9 @@ def command(
     request = ChangeRequest(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
     seen = see(source)
     if sweep is None:
-        _show(proposed(seen, request), output)
+        one = proposed(seen, request)
+        show(output, lambda: forecast_document(one), lambda: forecast_report(one))
     else:
-        _show_sweep(ctx, swept(seen, request, sweep), output)
+        several = swept(seen, request, sweep)
+        show(output, lambda: sweep_document(several), lambda: sweep_report(several))
     ctx.exit(EXIT_OK)
-
-
-def _show(found: Proposal, output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(forecast_report(found), indent=1, allow_nan=False))
-    elif output == "markdown":
-        click.echo(forecast_markdown(found), nl=False)
-    else:
-        click.echo(forecast_text(found, coloured), nl=False)
-
-
-def _show_sweep(ctx: click.Context, found: SweepProposal, output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(sweep_report(found), indent=1, allow_nan=False))
-    elif output == "markdown":
-        click.echo(sweep_markdown(found), nl=False)
-    else:
-        click.echo(drawing.sweep_text(found, coloured, _ink(ctx)), nl=False)
-
-
-def _ink(ctx: click.Context) -> drawing.Ink:
-    """Return blocks where the terminal can show them and is not asked to be plain."""
-    plain = ctx.color is False or (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    return drawing.LETTERS if plain else drawing.BLOCKS

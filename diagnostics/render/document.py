@@ -62,12 +62,14 @@ class Points:
         items: in order; a text is a point.
         title: a line above it, in lower case without a colon; empty for what belongs to the block before it.
         marked: whether text has a dash before each item.
+        apart: whether text has an empty line before it; a titled one always has.
 
     """
 
     items: Sequence[str | Point]
     title: str = ""
     marked: bool = True
+    apart: bool = False
 
     def points(self) -> Iterable[Point]:
         """Yield what is to be shown."""

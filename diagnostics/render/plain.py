@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.units import Unit, time_text
@@ -82,21 +82,18 @@ def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list
     )
 
 
-def listed(title: str, items: Sequence[str]) -> Iterator[str]:
-    """Yield a titled list; nothing for an empty one."""
-    if items:
-        yield from ("", title)
-    for item in items:
-        yield from wrapped(item, "  ", "- ")
-
-
 def window_lines(window: WindowFacts) -> list[str]:
     """Return when the evidence was read and from whom."""
+    return wrapped(window_text(window))
+
+
+def window_text(window: WindowFacts) -> str:
+    """Return when the evidence was read, for how long, and from whom."""
     seconds = Unit.SECONDS.show(window.end - window.start)
     span = f"{time_text(window.start)} to {time_text(window.end)}, {seconds}"
     if window.basis:
         span = window.basis if window.untimed else f"{span} ({window.basis})"
-    return wrapped(f"{span}, from {', '.join(window.sources)}")
+    return f"{span}, from {', '.join(window.sources)}"
 
 
 def diff_colour(line: str) -> str:

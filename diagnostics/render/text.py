@@ -48,23 +48,21 @@ def as_text(document: Document, style: Style = plain, *, unicode: bool = True) -
 
     """
     lines: list[str] = []
-    before: Block | None = None
     for block in document:
         shown = list(_lines(block, style, unicode))
-        if shown and lines and _apart(block, before):
+        if shown and lines and _apart(block):
             lines.append("")
         lines += shown
-        before = block if shown else before
     return "\n".join(lines) + "\n"
 
 
-def _apart(block: Block, before: Block | None) -> bool:
+def _apart(block: Block) -> bool:
     """Whether an empty line separates a block from the one before it."""
     match block:
         case Sentence():
             return block.under is None
         case Points():
-            return bool(block.title) or isinstance(before, Table)
+            return block.apart or bool(block.title)
         case Table():
             return not block.under
         case _:
@@ -78,8 +76,7 @@ def _lines(block: Block, style: Style, unicode: bool) -> Iterator[str]:
         case Heading(text=text, colour=colour):
             yield from (style(line, colour) for line in wrapped(text, hang="  "))
         case Sentence(text=text, under=under, colour=colour):
-            hang = "  " if under else ""
-            yield from (style(line, colour) for line in wrapped(text, " " * (under or 0), hang=hang))
+            yield from (style(line, colour) for line in wrapped(text, " " * (under or 0)))
         case Points():
             yield from _points(block)
         case Table():

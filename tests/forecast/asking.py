@@ -37,12 +37,14 @@ from diagnostics.forecast.verify import verify
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.render.explanation.json import Json, report
 from diagnostics.render.explanation.text import plain, text
+from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report, forecast_schema
-from diagnostics.render.forecast.text import forecast_markdown, forecast_text
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
+from diagnostics.render.tuning.document import tuned_document
 from diagnostics.render.tuning.json import tuned_report, tuning_schema
-from diagnostics.render.tuning.text import tuned_text
+from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report
-from diagnostics.render.verification.text import verify_text
 from diagnostics.tuning.simulation.scenario import ClosedLoop
 from tests.forecast.contradictions import contradictions, effects_of_nothing
 from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
@@ -155,8 +157,8 @@ class Window:
         if not (rate or clients):
             _hold_direction(before, after, found)
         _valid(forecast_report(found), forecast_schema())
-        forecast_text(found, plain)
-        forecast_markdown(found)
+        as_text(forecast_document(found), plain)
+        as_markdown(forecast_document(found))
 
     def tune(self, objective: str) -> None:
         """Search the smallest change that meets an objective."""
@@ -167,7 +169,7 @@ class Window:
             again = forecast(fitted, WhatIf(changes=best.changes)).predicted
             assert again == best.performance, f"{best.changes}: {best.performance} becomes {again}"
         _valid(tuned_report(found), tuning_schema())
-        tuned_text(found, plain)
+        as_text(tuned_document(found), plain)
 
     def verify(self, other: Path) -> None:
         """Hold this window's prediction against another one."""
@@ -176,7 +178,7 @@ class Window:
         found = verify(self.seen.evidence, was, after.evidence, now, draws=2 if self.quick else DRAWS)
         windows = (self.seen.window, after.window)
         json.dumps(verify_report(found, windows), allow_nan=False)
-        verify_text(found, windows, plain)
+        as_text(verify_document(found, windows), plain)
 
 
 def hold(fitted: Fitted, found: Performance, whose: str) -> None:

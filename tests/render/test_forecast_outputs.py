@@ -9,18 +9,13 @@ import pytest
 
 from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.performance import Estimate
+from diagnostics.render.document import Document
+from diagnostics.render.forecast.document import forecast_document, load, sweep_document
 from diagnostics.render.forecast.json import forecast_report, forecast_schema, sweep_report
-from diagnostics.render.forecast.text import (
-    BLOCKS,
-    LETTERS,
-    forecast_markdown,
-    forecast_text,
-    load,
-    sweep_markdown,
-    sweep_text,
-)
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
+from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report, verify_schema
-from diagnostics.render.verification.text import verify_markdown, verify_text
 from tests.forecast.performances import estimate
 from tests.render.forecasts import WINDOW, proposal, sweep, verification
 from tests.render.situations import HOSTILE, as_json
@@ -94,20 +89,22 @@ def test_what_cannot_keep_up_has_no_numbers_but_a_reason() -> None:
     assert predicted["stages"][0]["queue_seconds"]["mean"] is None
     assert not predicted["stable"]
     assert "more arrives at safety than it can serve" in predicted["reason"]
-    assert "cannot keep up" in forecast_text(PROPOSALS["not keeping up"]).splitlines()[0]
+    assert "cannot keep up" in as_text(forecast_document(PROPOSALS["not keeping up"])).splitlines()[0]
 
 
 def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None:
     far = replace(PROPOSALS["better"].forecast, measured_mean=0.11)
     outside = replace(far, measured_mean=0.02)
 
-    reported, warned = (forecast_text(replace(PROPOSALS["better"], forecast=one)) for one in (far, outside))
+    reported, warned = (
+        as_text(forecast_document(replace(PROPOSALS["better"], forecast=one))) for one in (far, outside)
+    )
     assert "measured 110 ms (+155 %): within its interval" in reported.replace("\n", " ")
     assert "trust the order of alternatives" in warned.replace("\n", " ")
 
 
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
-    reported = forecast_text(PROPOSALS["better"])
+    reported = as_text(forecast_document(PROPOSALS["better"]))
 
     assert reported.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
     assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", reported)
@@ -116,12 +113,12 @@ def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in reported
     assert "count: 3" in reported
     assert list(load(LoadChange(rate_factor=2638.4))) == ["2,638 times the arrivals"]
-    assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
+    assert "2 times the arrivals, 4 clients" in " ".join(as_text(forecast_document(PROPOSALS["more load"])).split())
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_has_a_row_and_a_bar_per_value_within_80_columns(name: str) -> None:
-    reported = sweep_text(SWEEPS[name])
+    reported = as_text(sweep_document(SWEEPS[name]))
 
     for point in SWEEPS[name].sweep.points:
         assert len(re.findall(rf"^{point.value} +\S", reported, re.MULTILINE)) == 2
@@ -129,26 +126,26 @@ def test_a_sweep_has_a_row_and_a_bar_per_value_within_80_columns(name: str) -> N
 
 
 def test_the_knee_is_marked_and_the_longest_p95_fills_the_plot() -> None:
-    reported = sweep_text(SWEEPS["a knee"])
+    reported = as_text(sweep_document(SWEEPS["a knee"]))
 
     assert "knee at 2" in reported.splitlines()[0]
     assert re.search(r"^2 +123 ms.* knee$", reported, re.MULTILINE)
     assert re.search(r"^1 +█{26}░{26}  now$", reported, re.MULTILINE)
     assert sweep_report(SWEEPS["a knee"])["knee"] == "2"
-    assert "no knee up to 3" in sweep_text(SWEEPS["still falling"])
-    assert "no value keeps up" in sweep_text(SWEEPS["none keeps up"])
-    assert "Kleinrock" in sweep_text(SWEEPS["of the load"])
+    assert "no knee up to 3" in as_text(sweep_document(SWEEPS["still falling"]))
+    assert "no value keeps up" in as_text(sweep_document(SWEEPS["none keeps up"]))
+    assert "Kleinrock" in as_text(sweep_document(SWEEPS["of the load"]))
 
 
 def test_letters_draw_the_same_bars_where_a_terminal_has_no_blocks() -> None:
-    drawn = [sweep_text(SWEEPS["a knee"], ink=ink) for ink in (BLOCKS, LETTERS)]
+    drawn = [as_text(sweep_document(SWEEPS["a knee"]), unicode=unicode) for unicode in (True, False)]
 
     assert "#" * 26 + "." * 26 in drawn[1]
     assert not set("█░▏▎▍▌▋▊▉") & set(drawn[1])
 
 
 def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open() -> None:
-    reported = {name: " ".join(verify_text(one, _WINDOWS).split()) for name, one in VERIFICATIONS.items()}
+    reported = {name: " ".join(as_text(verify_document(one, _WINDOWS)).split()) for name, one in VERIFICATIONS.items()}
 
     assert reported["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
     assert "changed: safety instance_group.count 1 → 3" in reported["confirmed"]
@@ -161,12 +158,12 @@ def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open()
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_name_breaks_out_of_any_output(kind: str) -> None:
     name = HOSTILE[kind]
-    markdown = (
-        forecast_markdown(proposal(name))
-        + sweep_markdown(replace(sweep(0.2, 0.1), on=replace(sweep(0.2, 0.1).on, ensemble=name)))
-        + verify_markdown(verification(estimate(0.121, 0.006), model=name), _WINDOWS)
-    )
-    text = forecast_text(proposal(name)) + verify_text(verification(estimate(0.121, 0.006), model=name), _WINDOWS)
+    document = [
+        *forecast_document(proposal(name)),
+        *sweep_document(replace(sweep(0.2, 0.1), on=replace(sweep(0.2, 0.1).on, ensemble=name))),
+        *verify_document(verification(estimate(0.121, 0.006), model=name), _WINDOWS),
+    ]
+    text, markdown = as_text(document), as_markdown(document)
 
     assert not UNSAFE.search(text.replace("\t", ""))
     assert not UNSAFE.search(markdown.replace("\t", ""))
@@ -176,6 +173,6 @@ def test_no_name_breaks_out_of_any_output(kind: str) -> None:
         assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in block.splitlines()}) == 1, block
 
 
-@pytest.mark.parametrize("shown", [*map(forecast_markdown, PROPOSALS.values()), *map(sweep_markdown, SWEEPS.values())])
-def test_no_output_shows_a_number_that_is_none(shown: str) -> None:
-    assert not re.search(r"\b(nan|inf|None)\b", shown)
+@pytest.mark.parametrize("shown", [*map(forecast_document, PROPOSALS.values()), *map(sweep_document, SWEEPS.values())])
+def test_no_output_shows_a_number_that_is_none(shown: Document) -> None:
+    assert not re.search(r"\b(nan|inf|None)\b", as_markdown(shown) + as_text(shown))

@@ -12,9 +12,11 @@ import yaml
 
 from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.target import LatencyTarget
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
 from diagnostics.render.tuning.confirming import confirming
+from diagnostics.render.tuning.document import carried_document, tuned_document
 from diagnostics.render.tuning.json import carried_report, tuned_report, tuning_schema
-from diagnostics.render.tuning.text import carried_markdown, carried_text, tuned_markdown, tuned_text
 from tests.render.situations import HOSTILE, as_json
 from tests.render.test_forecast_outputs import UNSAFE
 from tests.render.tunings import CLOSED, candidate, carried, short, tuned
@@ -35,7 +37,7 @@ CARRIED = {"open": carried(0.8, 1.7), "closed": carried(1.0, 1.0, closed=True), 
 
 
 def stated(name: str) -> str:
-    return " ".join(tuned_text(TUNED[name]).split())
+    return " ".join(as_text(tuned_document(TUNED[name])).split())
 
 
 @pytest.mark.parametrize("name", TUNED)
@@ -57,7 +59,7 @@ def test_the_schema_refuses_what_is_neither() -> None:
 
 
 def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> None:
-    reported = tuned_text(TUNED["certain"])
+    reported = as_text(tuned_document(TUNED["certain"]))
 
     assert reported.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: 560 ms → 200 ms\n")
     assert "not certain" not in reported
@@ -78,12 +80,12 @@ def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possi
 
     assert not tuned_report(off)["certain"]
     assert "possible, not certain: the model does not account for what was measured" in " ".join(
-        tuned_text(off).split()
+        as_text(tuned_document(off)).split()
     )
 
 
 def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
-    assert tuned_text(TUNED["as it is"]).startswith("chat meets p95 < 250ms as it is: 200 ms\n")
+    assert as_text(tuned_document(TUNED["as it is"])).startswith("chat meets p95 < 250ms as it is: 200 ms\n")
     assert "meets p95 < 250ms at 2 times the arrivals:" in stated("at another load")
 
 
@@ -115,33 +117,38 @@ def test_the_packing_says_which_models_share_a_gpu_and_what_was_not_read() -> No
 
 
 def test_settings_are_listed_by_the_load_that_they_carry() -> None:
-    reported = carried_text(CARRIED["open"])
+    reported = as_text(carried_document(CARRIED["open"]))
 
     assert "chat answers most within p95 < 250ms with safety instance_group.count 1 → 2:" in reported
     assert re.search(r"as it is +30.4/s +0.8x +240 ms +1$", reported, re.MULTILINE)
-    assert "meets p95 < 250ms at any load in reach" in carried_text(CARRIED["none"])
+    assert "meets p95 < 250ms at any load in reach" in as_text(carried_document(CARRIED["none"]))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_names_do_no_harm(kind: str) -> None:
     found = tuned(candidate(0.1, 2), model=HOSTILE[kind], packing=True)
 
-    for reported in (tuned_text(found), tuned_markdown(found), confirming(found, ".sh"), confirming(found, ".yaml")):
+    for reported in (
+        as_text(tuned_document(found)),
+        as_markdown(tuned_document(found)),
+        confirming(found, ".sh"),
+        confirming(found, ".yaml"),
+    ):
         assert not UNSAFE.search(reported)
-    assert "<script>" not in tuned_markdown(found)
+    assert "<script>" not in as_markdown(tuned_document(found))
     assert yaml.safe_load(confirming(found, ".yaml"))["profile_models"] == ["chat"]
 
 
 @pytest.mark.parametrize("name", TUNED)
 def test_lines_fit_80_columns_and_markdown_says_the_same(name: str) -> None:
-    reported = tuned_text(replace(TUNED[name], patches=()))
+    reported = as_text(tuned_document(replace(TUNED[name], patches=())))
 
     assert all(len(line) <= 80 for line in reported.splitlines())
-    assert tuned_markdown(TUNED[name]).startswith("**chat")
+    assert as_markdown(tuned_document(TUNED[name])).startswith("**chat")
 
 
 def test_markdown_lists_carried_loads() -> None:
-    assert "| as it is | 30.4/s | 0.8x | 240 ms | 1 |" in carried_markdown(CARRIED["open"])
+    assert "| as it is | 30.4/s | 0.8x | 240 ms | 1 |" in as_markdown(carried_document(CARRIED["open"]))
 
 
 def test_the_exported_script_measures_each_setting_at_the_load_of_the_window(tmp_path: Path) -> None:

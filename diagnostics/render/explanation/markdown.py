@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render import phrases
-from diagnostics.render.plain import code_lines, escaped, table
+from diagnostics.render.markdown import fenced
+from diagnostics.render.plain import escaped, table
 from diagnostics.units import Unit, time_text
 
 _PHASES = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
@@ -91,13 +91,6 @@ def _suggestion(finding: Finding, beside: str, *, reported: bool) -> Iterator[st
     yield from ("", *items) if items else ()
     if advice and advice.patch:
         yield from ("", *fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
-
-
-def fenced(text: str, language: str) -> list[str]:
-    """Return the lines of a code block that holds the text, whatever is in it."""
-    body = code_lines(text)
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))
-    return [f"{fence}{language}", *body, fence]
 
 
 def _anatomy(explanation: Explanation, item: Anatomy) -> Iterator[str]:

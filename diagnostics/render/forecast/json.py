@@ -5,7 +5,7 @@ from __future__ import annotations
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
-from diagnostics.render.forecast.text import cannot_keep_up, setting_text
+from diagnostics.render.forecast.document import cannot_keep_up, setting_text
 from diagnostics.render.json_head import Json, head, schema_text, window_json
 from diagnostics.signals.signal import Subject
 

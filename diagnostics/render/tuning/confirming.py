@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.proposal import CarriedProposal, Move, Test, TunedProposal
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.render.forecast.text import entry_name, setting_text
+from diagnostics.render.forecast.document import entry_name, setting_text
 from diagnostics.render.plain import clean
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import SettingValue

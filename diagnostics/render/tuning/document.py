@@ -1,4 +1,4 @@
-"""What text and Markdown say of tunings, in the same words."""
+"""What is said of tunings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from diagnostics.forecast.packing import MOST_SHARE, Packing
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.search import Candidate
 from diagnostics.forecast.target import LatencyTarget, refuses
-from diagnostics.render.forecast import text
-from diagnostics.render.forecast.text import listed_markdown, patch_lines, patches_markdown
+from diagnostics.render.document import Document, Headline, Points, Sentence, Table, TableColumn
+from diagnostics.render.forecast import document as words
 from diagnostics.render.phrases import subject_name
-from diagnostics.render.plain import Style, escaped, fitted, listed, plain, table, window_lines, wrapped
 from diagnostics.units import Unit
 
 _show = Unit.SECONDS.show
@@ -26,8 +25,8 @@ _FULL = 0.9
 
 def headline(found: TunedProposal) -> str:
     """Return the answer in one sentence."""
-    name, target, best = text.entry_name(found.on), found.tuning.target, found.tuning.best
-    load = "".join(f" at {one}" for one in text.load(found.load))
+    name, target, best = words.entry_name(found.on), found.tuning.target, found.tuning.best
+    load = "".join(f" at {one}" for one in words.load(found.load))
     if best is None:
         return f"{name}: no setting found meets {target.text}{load}{_nearest(found)}"
     now, then = (_value(target, one) for one in (found.tuning.baseline, best.performance))
@@ -44,16 +43,18 @@ def _nearest(found: TunedProposal) -> str:
     if refuses(nearest.performance):
         refused = f", with {_share(nearest.performance.refused_share)} of requests refused"
     how = f"with {_changes(found.moves)}" if found.moves else "as it is"
-    return f"; it {text.NO_KEEPING_UP} {how}" if value is None else f"; nearest is {_show(value.value)}, {how}{refused}"
+    if value is None:
+        return f"; it {words.NO_KEEPING_UP} {how}"
+    return f"; nearest is {_show(value.value)}, {how}{refused}"
 
 
 def _value(target: LatencyTarget, one: Performance) -> str:
     value = target.forecast(one)
-    return text.NO_KEEPING_UP if value is None else _show(value.value)
+    return words.NO_KEEPING_UP if value is None else _show(value.value)
 
 
 def _changes(moves: Sequence[Move]) -> str:
-    return ", ".join(text.move(one) for one in moves) or "as it is"
+    return ", ".join(words.move(one) for one in moves) or "as it is"
 
 
 def certainty(found: TunedProposal) -> str:
@@ -180,7 +181,7 @@ def packing(one: Packing) -> Iterator[str]:
 
 def carried_headline(found: CarriedProposal) -> str:
     """Return the setting that carries most."""
-    name, target = text.entry_name(found.on), found.target
+    name, target = words.entry_name(found.on), found.target
     if not found.found:
         return f"{name}: none of these settings meets {target.text} at any load in reach"
     best = found.found[0]
@@ -204,117 +205,39 @@ def carried_rows(found: CarriedProposal) -> list[tuple[str, str, str, str, str]]
     ]
 
 
-def tuned_text(found: TunedProposal, style: Style = plain) -> str:
-    """Return the report; `style` gives a text a colour by name, plain by default."""
+def tuned_document(found: TunedProposal) -> Document:
+    """Return the smallest change that meets the objective."""
     colour = "red" if found.tuning.best is None else "green" if found.certain else "yellow"
-    parts = [
-        *(style(line, colour) for line in wrapped(headline(found), hang="  ")),
-        *wrapped(certainty(found), "  "),
-        *(line for reason in reasons(found) for line in wrapped(reason, "  ", "- ")),
-        *wrapped(cause(found), "  "),
-        "",
-        *_before_and_after(found),
-        *_runners_up(found),
-        *wrapped(searched(found)),
-        *wrapped(text.against_measurement(found.tuning.baseline, found.measured_mean) if found.load.same else ""),
-        *listed("the models by GPU:", list(packing(found.packing)) if found.packing else ()),
-        *listed("assumes:", found.assumptions),
-        *patch_lines(found.patches, style),
-        "",
-        *window_lines(found.window),
+    now, target, shown = found.tuning.baseline, found.tuning.target, found.shown
+    return [
+        Headline(text=headline(found), colour=colour),
+        Sentence(text=certainty(found), under=2),
+        Points(items=list(reasons(found))),
+        Sentence(text=cause(found), under=2),
+        *(words.before_and_after(now, shown.performance, "now") if shown else ()),
+        _settings(("would do as well", "mean", target.statistic, "instances", "GPU"), candidates(found)),
+        Sentence(text=searched(found)),
+        Sentence(text=_against_measurement(found, now), under=0),
+        Points(title="the models by GPU", items=list(packing(found.packing)) if found.packing else ()),
+        *words.ending(found.assumptions, found.patches, found.window),
     ]
-    return "\n".join(parts) + "\n"
 
 
-def _before_and_after(found: TunedProposal) -> Iterator[str]:
-    shown, now = found.shown, found.tuning.baseline
-    if shown is None:
-        return
-    yield f"  {'':<12}{'now':<30}then (90 %)"
-    for name, before, after, change in text.rows(now, shown.performance):
-        yield f"  {name:<12}{before:<30}{after:<30}{change}".rstrip()
-    yield ""
-    if rows := text.stages(now, shown.performance):
-        yield f"  {'stage':<24}{'queue':<22}{'batch size':<15}busy share"
-        yield from (f"  {fitted(model, 23):<24}{queue:<22}{batch:<15}{busy}" for model, queue, batch, busy in rows)
-        yield ""
+def _settings(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    first, *numbers, last = heads
+    columns = [TableColumn(head=first, width=37, wraps=True), *(TableColumn(head=head, width=11) for head in numbers)]
+    return Table(columns=[*columns, TableColumn(head=last)], rows=rows)
 
 
-def _runners_up(found: TunedProposal) -> Iterator[str]:
-    rows = candidates(found)
-    if not rows:
-        return
-    heads = ("would do as well", "mean", found.tuning.target.statistic, "instances", "GPU")
-    yield from _table([heads, *rows])
-    yield ""
+def _against_measurement(found: TunedProposal | CarriedProposal, now: Performance) -> str:
+    return words.against_measurement(now, found.measured_mean) if found.load.same else ""
 
 
-def _table(rows: Sequence[tuple[str, str, str, str, str]]) -> Iterator[str]:
-    """Yield rows whose first cell may take lines of its own."""
-    for first, *cells in rows:
-        *above, last = wrapped(first, "  ", hang="  ") or [""]
-        numbers = f"{cells[0]:<11}{cells[1]:<11}{cells[2]:<11}{cells[3]}"
-        if len(last) > _FIRST:
-            above, last = [*above, last], ""
-        yield from above
-        yield f"{last:<{_FIRST + 1}}{numbers}".rstrip()
-
-
-_FIRST = 38
-
-
-def carried_text(found: CarriedProposal, style: Style = plain) -> str:
-    """Return the report on settings by the load that they carry."""
-    heads = ("setting", "answered", "load", found.target.statistic, "instances")
-    head = wrapped(carried_headline(found), hang="  ")
-    parts = [
-        *(style(line, "green" if found.found else "red") for line in head),
-        "",
-        *(_table([heads, *carried_rows(found)]) if found.found else ()),
-        "",
-        *wrapped(text.against_measurement(found.baseline, found.measured_mean) if found.load.same else ""),
-        *listed("assumes:", found.assumptions),
-        *patch_lines(found.patches, style),
-        "",
-        *window_lines(found.window),
+def carried_document(found: CarriedProposal) -> Document:
+    """Return settings by the load that they carry."""
+    return [
+        Headline(text=carried_headline(found), colour="green" if found.found else "red"),
+        _settings(("setting", "answered", "load", found.target.statistic, "instances"), carried_rows(found)),
+        Sentence(text=_against_measurement(found, found.baseline)),
+        *words.ending(found.assumptions, found.patches, found.window),
     ]
-    return "\n".join(parts) + "\n"
-
-
-def tuned_markdown(found: TunedProposal) -> str:
-    """Return the tuning as Markdown; names from servers cannot break out of it."""
-    return "\n".join(_lines(found)) + "\n"
-
-
-def carried_markdown(found: CarriedProposal) -> str:
-    """Return settings by the load that they carry as Markdown."""
-    return "\n".join(_carried(found)) + "\n"
-
-
-def _lines(found: TunedProposal) -> Iterator[str]:
-    yield f"**{escaped(headline(found))}**"
-    for stated in (certainty(found), *reasons(found), cause(found)):
-        if stated:
-            yield from ("", f"{escaped(stated)}.")
-    if found.shown is not None:
-        after = found.shown.performance
-        yield from table(("", "now", "then (90 %)", "change"), text.rows(found.tuning.baseline, after))
-        if shown := text.stages(found.tuning.baseline, after):
-            yield from table(("stage", "queue", "batch size", "busy share"), shown)
-    if rows := candidates(found):
-        yield from table(("would do as well", "mean", found.tuning.target.statistic, "instances", "GPU"), rows)
-    yield from ("", f"{escaped(searched(found))}.")
-    if found.load.same:
-        yield from ("", f"{escaped(text.against_measurement(found.tuning.baseline, found.measured_mean))}.")
-    yield from listed_markdown("The models by GPU", list(packing(found.packing)) if found.packing else ())
-    yield from listed_markdown("Assumes", found.assumptions)
-    yield from patches_markdown(found.patches)
-
-
-def _carried(found: CarriedProposal) -> Iterator[str]:
-    yield f"**{escaped(carried_headline(found))}**"
-    if found.found:
-        heads = ("setting", "answered", "load", found.target.statistic, "instances")
-        yield from table(heads, carried_rows(found))
-    yield from listed_markdown("Assumes", found.assumptions)
-    yield from patches_markdown(found.patches)

@@ -1,28 +1,28 @@
-"""What text and Markdown say of forecasts, in the same words."""
+"""What is said of forecasts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from diagnostics.diagnosis.advice import Advice
+from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import SweepPoint
-from diagnostics.render.explanation.markdown import fenced
-from diagnostics.render.plain import (
-    WIDTH,
-    Style,
-    code_lines,
-    diff_colour,
-    escaped,
-    fitted,
-    listed,
-    plain,
-    table,
-    window_lines,
-    wrapped,
+from diagnostics.render.document import (
+    BarRow,
+    Bars,
+    Block,
+    Document,
+    Headline,
+    PatchBlock,
+    Points,
+    Sentence,
+    ShownBar,
+    Table,
+    TableColumn,
 )
+from diagnostics.render.plain import window_text
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import SettingValue, WarmupChange
 from diagnostics.units import Unit
@@ -180,23 +180,16 @@ def _batch(size: float | None) -> str:
     return "—" if size is None else f"{size:.3g}"
 
 
-def forecast_text(proposal: Proposal, style: Style = plain) -> str:
-    """Return the report; `style` gives a text a colour by name, plain by default."""
+def forecast_document(proposal: Proposal) -> Document:
+    """Return what the change does."""
     found = proposal.forecast
-    parts = [
-        *(style(line, _colour(proposal)) for line in wrapped(headline(proposal), hang="  ")),
-        *wrapped(cannot_keep_up(found.predicted), "  "),
-        "",
-        *_table(proposal),
-        "",
-        *_stages(proposal),
-        *wrapped(against_measurement(found.baseline, found.measured_mean)),
-        *listed("assumes:", found.assumptions),
-        *patch_lines(proposal.patches, style),
-        "",
-        *window_lines(proposal.window),
+    return [
+        Headline(text=headline(proposal), colour=_colour(proposal)),
+        Sentence(text=cannot_keep_up(found.predicted), under=2),
+        *before_and_after(found.baseline, found.predicted, "now, by the model"),
+        Sentence(text=against_measurement(found.baseline, found.measured_mean)),
+        *ending(found.assumptions, proposal.patches, proposal.window),
     ]
-    return "\n".join(parts) + "\n"
 
 
 def _colour(proposal: Proposal) -> str:
@@ -208,37 +201,34 @@ def _colour(proposal: Proposal) -> str:
     return "" if then.value == now.value else "yellow"
 
 
-def _table(proposal: Proposal) -> Iterator[str]:
-    yield f"  {'':<12}{'now, by the model':<30}then (90 %)"
-    for name, now, then, change in rows(proposal.forecast.baseline, proposal.forecast.predicted):
-        yield f"  {name:<12}{now:<30}{then:<30}{change}".rstrip()
+def before_and_after(before: Performance, after: Performance, now: str) -> Iterator[Block]:
+    """Yield tables of what requests experience and of the stages, before a change and after it."""
+    yield Table(
+        columns=(
+            TableColumn(width=12),
+            TableColumn(head=now, width=30),
+            TableColumn(head="then (90 %)", width=30),
+            TableColumn(head="change"),
+        ),
+        rows=rows(before, after),
+    )
+    yield Table(
+        columns=(
+            TableColumn(head="stage", width=24),
+            TableColumn(head="queue", width=22),
+            TableColumn(head="batch size", width=15),
+            TableColumn(head="busy share"),
+        ),
+        rows=stages(before, after),
+    )
 
 
-def _stages(proposal: Proposal) -> Iterator[str]:
-    shown = stages(proposal.forecast.baseline, proposal.forecast.predicted)
-    if shown:
-        yield f"  {'stage':<24}{'queue':<22}{'batch size':<15}busy share"
-    for model, queue, batch, busy in shown:
-        yield f"  {fitted(model, 23):<24}{queue:<22}{batch:<15}{busy}"
-    if shown:
-        yield ""
-
-
-def patch_lines(patches: Sequence[tuple[str, Advice]], style: Style) -> Iterator[str]:
-    """Yield how to apply each model's change, and its text."""
-    for model, one in patches:
-        yield ""
-        if one.steps:
-            yield from wrapped(f"{model}: {one.steps.touches}")
-        if one.note:
-            yield from wrapped(f"note: {one.note}", "  ")
-        if one.patch is None:
-            continue
-        if one.steps:
-            yield from wrapped(f"apply: {one.steps.apply}", "  ", hang="  ")
-            yield from wrapped(f"undo: {one.steps.undo}", "  ", hang="  ")
-        yield ""
-        yield from (style(line, diff_colour(line)) for line in code_lines(one.patch.text))
+def ending(assumptions: Sequence[str], patches: Sequence[tuple[str, Advice]], window: WindowFacts) -> Iterator[Block]:
+    """Yield what the answer assumes, the patches, and the window that it is made from."""
+    yield Points(title="assumes", items=assumptions)
+    for model, advice in patches:
+        yield PatchBlock(model=model, advice=advice)
+    yield Sentence(text=window_text(window))
 
 
 def sweep_headline(proposal: SweepProposal) -> str:
@@ -261,19 +251,6 @@ def knee(proposal: SweepProposal) -> str:
     return f"knee at {value}: nothing after it takes off another 5 % of the mean that is more than its interval"
 
 
-def columns(proposal: SweepProposal) -> tuple[str, ...]:
-    """Return the heads of the columns."""
-    return ("value", "mean (90 %)", "p95", "answered", *_stage_columns(proposal), "")
-
-
-def sweep_rows(proposal: SweepProposal) -> list[tuple[str, ...]]:
-    """Return a row per value, the last cell a remark: `now`, `knee`."""
-    return [
-        (point.value, *_latency(point.performance), *_of_stage(proposal, point), sweep_remark(proposal, at))
-        for at, point in enumerate(proposal.sweep.points)
-    ]
-
-
 def sweep_remark(proposal: SweepProposal, at: int) -> str:
     """Return what a value is: the one in effect, the knee, both or neither."""
     sweep = proposal.sweep
@@ -281,36 +258,14 @@ def sweep_remark(proposal: SweepProposal, at: int) -> str:
     return ", ".join(marks) if not _last_is_no_knee(proposal, at) else "now" if sweep.now == at else ""
 
 
-def bars(points: Sequence[SweepPoint], columns: int) -> list[tuple[float, float] | None]:
-    """Return per value the lengths, in columns, of its mean and of its p95; None where it cannot keep up.
-
-    The longest p95 fills the columns.
-    """
-    found = [_bar(point.performance) for point in points]
-    longest = max((p95 for bar in found if bar is not None for p95 in bar), default=0.0)
-    if longest <= 0:
-        return [None] * len(found)
-    return [None if bar is None else (bar[0] / longest * columns, bar[1] / longest * columns) for bar in found]
-
-
 def _last_is_no_knee(proposal: SweepProposal, at: int) -> bool:
     sweep = proposal.sweep
     return sweep.model is not None and at == sweep.knee == len(sweep.points) - 1
 
 
-def _bar(one: Performance) -> tuple[float, float] | None:
-    if one.mean is None:
-        return None
-    return one.mean.value, max(one.p95.value if one.p95 else 0.0, one.mean.value)
-
-
 def _latency(one: Performance) -> tuple[str, str, str]:
     p95 = _show(one.p95.value) if one.p95 is not None else "—"
     return estimate(one.mean), p95, Unit.PER_SECOND.show(one.throughput.value)
-
-
-def _stage_columns(proposal: SweepProposal) -> tuple[str, ...]:
-    return ("queue", "busy") if proposal.sweep.model else ("busiest", "busy")
 
 
 def _of_stage(proposal: SweepProposal, point: SweepPoint) -> tuple[str, str]:
@@ -328,118 +283,56 @@ def _sweep_queue(stage: StagePerformance) -> str:
     return "grows" if stage.queue_mean is None else _show(stage.queue_mean.value)
 
 
-_BAR_COLUMNS = 52
-_VALUE_COLUMNS = 8
-
-
-class Ink(NamedTuple):
-    """What bars are drawn with: full columns and the eighths that end them, and what lies between mean and p95."""
-
-    full: str
-    eighths: str
-    tail: str
-
-
-BLOCKS = Ink("█", " ▏▎▍▌▋▊▉", "░")
-LETTERS = Ink("#", " ", ".")
-
-
-def sweep_text(proposal: SweepProposal, style: Style = plain, ink: Ink = BLOCKS) -> str:
-    """Return the report; `ink` draws the bars: blocks, or letters for terminals that have no others."""
-    parts = [
-        *wrapped(sweep_headline(proposal), hang="  "),
-        "",
-        *_sweep_table(proposal, style),
-        "",
-        *_plot(proposal, style, ink),
-        "",
-        *wrapped(against_measurement(proposal.baseline, proposal.measured_mean)),
-        *listed("assumes:", proposal.assumptions),
-        *patch_lines(proposal.patches, style),
-        "",
-        *window_lines(proposal.window),
+def sweep_document(proposal: SweepProposal) -> Document:
+    """Return what each value of what is varied does."""
+    return [
+        Headline(text=sweep_headline(proposal)),
+        _sweep_table(proposal),
+        _plot(proposal),
+        Sentence(text=against_measurement(proposal.baseline, proposal.measured_mean)),
+        *ending(proposal.assumptions, proposal.patches, proposal.window),
     ]
-    return "\n".join(parts) + "\n"
 
 
-_SETTING_WIDTHS = (_VALUE_COLUMNS, 29, 9, 10, 9, 6)
-_LOAD_WIDTHS = (_VALUE_COLUMNS, 29, 9, 10, 12, 6)
+def _sweep_table(proposal: SweepProposal) -> Table:
+    sweep = proposal.sweep
+    stage = (("queue", 9), ("busy", 6)) if sweep.model else (("busiest", 11), ("busy", 6))
+    latency = (("mean (90 %)", 29), ("p95", 9 if sweep.model else 8), ("answered", 10 if sweep.model else 9))
+    heads = (("value", 8), *latency, *stage, ("", 0))
+    return Table(
+        columns=[TableColumn(head=head, width=width) for head, width in heads],
+        rows=[
+            (point.value, *_latency(point.performance), *_of_stage(proposal, point), sweep_remark(proposal, at))
+            for at, point in enumerate(sweep.points)
+        ],
+        marked=sweep.knee,
+        indent=0,
+    )
 
 
-def _sweep_table(proposal: SweepProposal, style: Style) -> Iterator[str]:
-    widths = _SETTING_WIDTHS if proposal.sweep.model is not None else _LOAD_WIDTHS
-    yield _row(columns(proposal), widths)
-    for at, row in enumerate(sweep_rows(proposal)):
-        yield style(_row(row, widths), "green" if at == proposal.sweep.knee else "")
-
-
-def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    *shown, remark = cells
-    text = "".join(f"{fitted(cell, width - 1):<{width}}" for cell, width in zip(shown, widths, strict=True))
-    # The plot says it again.
-    return (text if len(text) + len(remark) > WIDTH else f"{text}{remark}").rstrip()
-
-
-def _plot(proposal: SweepProposal, style: Style, ink: Ink) -> Iterator[str]:
-    yield f"{'':<{_VALUE_COLUMNS}}{ink.full} mean  {ink.tail} to p95"
+def _plot(proposal: SweepProposal) -> Bars:
     points = proposal.sweep.points
-    for at, (point, bar) in enumerate(zip(points, bars(points, _BAR_COLUMNS), strict=True)):
-        drawn = NO_KEEPING_UP if bar is None else _drawn(*bar, ink)
-        line = f"{fitted(point.value, _VALUE_COLUMNS - 1):<{_VALUE_COLUMNS}}{drawn}"
-        remark = sweep_remark(proposal, at)
-        yield style(f"{line}  {remark}".rstrip(), "green" if at == proposal.sweep.knee else "")
+    lengths = [_mean_and_p95(point.performance) for point in points]
+    longest = max((to for length in lengths if length for to in length), default=0.0)
+    rows = [
+        BarRow(
+            label=point.value,
+            bars=[_bar(length if longest > 0 else None, longest)],
+            remark=sweep_remark(proposal, at),
+            marked=at == proposal.sweep.knee,
+        )
+        for at, (point, length) in enumerate(zip(points, lengths, strict=True))
+    ]
+    return Bars(rows=rows, legend=("mean", "to p95"))
 
 
-def _drawn(mean: float, p95: float, ink: Ink) -> str:
-    whole, part = int(mean), int((mean % 1) * len(ink.eighths))
-    head = ink.full * whole + (ink.eighths[part] if part else "")
-    return (head or ink.full) + ink.tail * max(round(p95) - max(len(head), 1), 0)
+def _bar(length: tuple[float, float] | None, longest: float) -> ShownBar:
+    if length is None:
+        return ShownBar(full=None, shown=NO_KEEPING_UP)
+    return ShownBar(full=length[0] / longest, to=length[1] / longest)
 
 
-def forecast_markdown(proposal: Proposal) -> str:
-    """Return the forecast as Markdown; names from servers cannot break out of it."""
-    return "\n".join(_lines(proposal)) + "\n"
-
-
-def sweep_markdown(proposal: SweepProposal) -> str:
-    """Return the sweep as Markdown."""
-    return "\n".join(_sweep_lines(proposal)) + "\n"
-
-
-def _lines(proposal: Proposal) -> Iterator[str]:
-    found = proposal.forecast
-    yield f"**{escaped(headline(proposal))}**"
-    if reason := cannot_keep_up(found.predicted):
-        yield from ("", f"{escaped(reason)}.")
-    yield from table(("", "now, by the model", "then (90 %)", "change"), rows(found.baseline, found.predicted))
-    shown = stages(found.baseline, found.predicted)
-    if shown:
-        yield from table(("stage", "queue", "batch size", "busy share"), shown)
-    yield from ("", f"{escaped(against_measurement(found.baseline, found.measured_mean))}.")
-    yield from listed_markdown("Assumes", found.assumptions)
-    yield from patches_markdown(proposal.patches)
-
-
-def _sweep_lines(proposal: SweepProposal) -> Iterator[str]:
-    yield f"**{escaped(sweep_headline(proposal))}**"
-    yield from table(columns(proposal), sweep_rows(proposal))
-    yield from ("", f"{escaped(against_measurement(proposal.baseline, proposal.measured_mean))}.")
-    yield from listed_markdown("Assumes", proposal.assumptions)
-    yield from patches_markdown(proposal.patches)
-
-
-def listed_markdown(title: str, items: Sequence[str]) -> Iterator[str]:
-    """Yield a titled list; nothing for an empty one."""
-    if items:
-        yield from ("", f"### {title}", "", *(f"- {escaped(item)}" for item in items))
-
-
-def patches_markdown(patches: Sequence[tuple[str, Advice]]) -> Iterator[str]:
-    """Yield how to apply each model's change, and its text."""
-    for model, one in patches:
-        steps = one.steps
-        reported = [steps.touches, f"apply: {steps.apply}", f"undo: {steps.undo}"] if steps and one.patch else []
-        reported += [one.note] if one.note else []
-        yield from ("", f"### {escaped(model)}", "", *(f"- {escaped(item)}" for item in reported))
-        if one.patch:
-            yield from ("", *fenced(one.patch.text, "diff" if one.patch.base == "file" else "protobuf"))
+def _mean_and_p95(one: Performance) -> tuple[float, float] | None:
+    if one.mean is None:
+        return None
+    return one.mean.value, max(one.p95.value if one.p95 else 0.0, one.mean.value)

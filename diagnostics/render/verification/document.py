@@ -1,16 +1,16 @@
-"""What text and Markdown say of a verification, in the same words."""
+"""What is said of a verification."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.forecast.performance import Estimate
 from diagnostics.forecast.verify import DifferenceEstimate, Measure, Verification, Verified, difference
-from diagnostics.render.forecast import text as forecast_words
-from diagnostics.render.forecast.text import listed_markdown
-from diagnostics.render.plain import Style, escaped, listed, plain, table, window_lines, wrapped
+from diagnostics.render.document import Block, Document, Headline, Points, Sentence, Table, TableColumn
+from diagnostics.render.forecast import document as forecast_words
+from diagnostics.render.plain import window_text
 from diagnostics.units import Unit
 
 _show = Unit.SECONDS.show
@@ -113,19 +113,17 @@ def blocks(found: Verification) -> str:
 _COLOURS = {Verified.CONFIRMED: "green", Verified.REFUTED: "red", Verified.INCONCLUSIVE: "yellow"}
 
 
-def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], style: Style = plain) -> str:
-    """Return the report; `style` gives a text a colour by name, plain by default."""
-    head = f"{found.judgement.verdict.value}: {headline(found)}"
-    parts = [
-        *(style(line, _COLOURS[found.judgement.verdict]) for line in wrapped(head, hang="  ")),
-        *(line for reported in _reported(found) for line in wrapped(reported, "  ", hang="  ")),
-        *(line for one in found.measures for line in _measure(one, found)),
-        *(["", *wrapped(blocks(found))] if blocks(found) else []),
-        *listed("the prediction assumes:", found.assumptions if found.measures else ()),
-        "",
-        *(f"{name:<8}{line}" for name, one in zip(("before", "after"), windows, strict=True) for line in _window(one)),
+def verify_document(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> Document:
+    """Return what became of the prediction."""
+    verdict = found.judgement.verdict
+    return [
+        Headline(verdict=verdict.value, text=headline(found), colour=_COLOURS[verdict]),
+        Points(items=list(_reported(found)), marked=False),
+        *(block for one in found.measures for block in _measure(one, found)),
+        Sentence(text=blocks(found)),
+        Points(title="the prediction assumes", items=found.assumptions if found.measures else ()),
+        sides([window_text(one) for one in windows]),
     ]
-    return "\n".join(parts) + "\n"
 
 
 def _reported(found: Verification) -> Iterator[str]:
@@ -138,33 +136,15 @@ def _reported(found: Verification) -> Iterator[str]:
     yield load(found)
 
 
-def _measure(one: Measure, found: Verification) -> Iterator[str]:
-    yield ""
-    for at, (name, number) in enumerate(rows(one)):
-        yield f"  {one.statistic if at == 0 else '':<6}{name:<20}{number}"
+def _measure(one: Measure, found: Verification) -> Iterator[Block]:
+    named = [(one.statistic if at == 0 else "", *row) for at, row in enumerate(rows(one))]
+    columns = (TableColumn(width=6), TableColumn(width=20), TableColumn(head="90 %"))
+    yield Table(columns=columns, rows=named, headed=False)
     if one.judgement.reason != found.judgement.reason:
-        yield from wrapped(judged(one), "        ")
+        yield Sentence(text=judged(one), under=8)
 
 
-def _window(one: WindowFacts) -> list[str]:
-    lines = window_lines(one)
-    return [" ".join(lines)]
-
-
-def verify_markdown(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> str:
-    """Return the verification as Markdown; names from servers cannot break out of it."""
-    return "\n".join(_lines(found, windows)) + "\n"
-
-
-def _lines(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> Iterator[str]:
-    yield f"**{found.judgement.verdict.value}**: {escaped(headline(found))}"
-    yield from ("", *(f"- {escaped(reported)}" for reported in _reported(found) if reported))
-    for one in found.measures:
-        yield from table((one.statistic, "90 %"), rows(one))
-        yield from ("", f"{escaped(judged(one))}.")
-    if blocks(found):
-        yield from ("", f"{escaped(blocks(found))}.")
-    yield from listed_markdown("The prediction assumes", found.assumptions if found.measures else ())
-    yield from table(
-        ("window", "when"), [(n, " ".join(window_lines(w))) for n, w in zip(("before", "after"), windows, strict=True)]
-    )
+def sides(when: Sequence[str]) -> Table:
+    """Return when two windows were, before a change and after it."""
+    columns = (TableColumn(head="window", width=8), TableColumn(head="when", wraps=True))
+    return Table(columns=columns, rows=list(zip(("before", "after"), when, strict=True)), indent=0, headed=False)
