@@ -9,8 +9,9 @@ from click.testing import CliRunner
 from diagnostics.cli.diff import command
 from diagnostics.diagnosis.diff import DifferenceCause, WindowDiff, difference
 from diagnostics.errors import UsageError
+from diagnostics.render.diff.document import diff_document
 from diagnostics.render.diff.json import diff_report
-from diagnostics.render.diff.text import diff_text
+from diagnostics.render.text import as_text
 from diagnostics.tuning.changes import changed_settings
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import Stage, SyntheticTriton, model_config
@@ -95,7 +96,7 @@ def test_what_nothing_explains_is_stated_to_be_so() -> None:
     found = compared(SLOW, replace(SLOW, execution=0.12, rate=38))
 
     assert found.entries[0].main is None
-    assert "nothing that was recorded explains it" in diff_text(found).replace("\n  ", " ")
+    assert "nothing that was recorded explains it" in as_text(diff_document(found)).replace("\n  ", " ")
 
 
 def test_settings_are_reported_in_the_words_of_the_file() -> None:
@@ -113,7 +114,7 @@ def test_settings_are_reported_in_the_words_of_the_file() -> None:
 
 def test_text_and_json_say_the_same() -> None:
     found = compared(SLOW, replace(SLOW, queue=0.004, config=TWO))
-    report, text = diff_report(found), diff_text(found)
+    report, text = diff_report(found), as_text(diff_document(found))
 
     assert report["kind"] == "difference"
     assert report["entries"][0]["explained_by"]["why"] == "instance_group.count 1 → 2"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.anatomy.cells import Anatomy
 from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.diff import text
+from diagnostics.render.diff import document as words
 from diagnostics.render.html_page import Waterfall, page, waterfall
 
 _TONES = {"slower": "critical", "faster": "healthy"}
@@ -24,21 +24,21 @@ class EntryComparison:
 
 def diff_html(found: WindowDiff) -> str:
     """Return the report as a page; names from servers cannot break out of it."""
-    outcome = text.outcome(found)
+    outcome = words.outcome(found)
     return page(
         "diff.html",
         found=found,
-        stated=text,
+        stated=words,
         outcome=outcome,
         tone=_TONES.get(outcome, "info"),
-        headline=text.headline(found.entries[0]) if found.entries else text.NOTHING,
+        headline=words.headline(found.entries[0]) if found.entries else words.NOTHING,
         compared=tuple(_compared(found)),
-        others=found.entries[text.ENTRIES_SHOWN :],
+        others=found.entries[words.ENTRIES_SHOWN :],
     )
 
 
 def _compared(found: WindowDiff) -> Iterator[EntryComparison]:
-    for entry in found.entries[: text.ENTRIES_SHOWN]:
+    for entry in found.entries[: words.ENTRIES_SHOWN]:
         sides = [(side, _anatomy(side, entry.name)) for side in (found.before, found.after)]
         longest = max(item.mean_seconds for _, item in sides)
         titles = ("Before: a request on average", "After: a request on average")

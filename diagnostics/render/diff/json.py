@@ -7,7 +7,7 @@ from typing import Any
 from diagnostics.diagnosis.diff import ChangeShare, EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.render.diff.text import outcome
+from diagnostics.render.diff.document import outcome
 from diagnostics.render.json_head import Json, head, schema_text, window_json
 from diagnostics.signals.signal import Reading
 from diagnostics.tuning.changes import SettingChange
