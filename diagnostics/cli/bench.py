@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,11 @@ import click
 from diagnostics.bench.block import parse_limits
 from diagnostics.bench.report import BenchReport, parse_report
 from diagnostics.cli.interrupting import Settle, interruptible
-from diagnostics.cli.options import DURATION, Duration, coloured, is_given, source_options
+from diagnostics.cli.options import DURATION, Duration, is_given, source_options
+from diagnostics.cli.output import output_option, show
 from diagnostics.cli.sources import looks_like_a_path, warn
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
+from diagnostics.render.bench.document import bench_document
 from diagnostics.render.bench.phrases import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
 from exporters.sources.repository import read_given
@@ -118,7 +118,7 @@ class _Wait(Duration):
     "--request-timeout", type=DURATION, default="30s", show_default=True, help="After which a request has failed."
 )
 @click.option("--capture", type=click.Path(path_type=Path), help="Keep what was read meanwhile, as diag record does.")
-@click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
+@output_option("html")
 @click.option(
     "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw latency over load and over throughput."
 )
@@ -254,26 +254,17 @@ def _show_somewhere(report: BenchReport, by: str, output: str) -> None:
 
 
 def _show(report: BenchReport, by: str, output: str, *, err: bool) -> None:
-    if output == "json":
+    def data() -> bytes:
         from diagnostics.render.bench.json import bench_json
 
-        click.echo(bench_json(report, by), nl=False, err=err)
-    elif output == "markdown":
-        from diagnostics.render.bench.text import bench_markdown
+        return bench_json(report, by)
 
-        click.echo(bench_markdown(report, by), nl=False, err=err)
-    elif output == "html":
+    def page() -> str:
         from diagnostics.render.bench.html import bench_html
 
-        click.echo(bench_html(report, by), nl=False, err=err)
-    else:
-        from diagnostics.render.bench.text import bench_text
+        return bench_html(report, by)
 
-        click.echo(bench_text(report, by, coloured, unicode=_shows_unicode()), nl=False, err=err)
-
-
-def _shows_unicode() -> bool:
-    return "utf" in (sys.stdout.encoding or "").lower() and os.environ.get("TERM") != "dumb"
+    show(output, lambda: bench_document(report, by), data, page, err=err)
 
 
 def _exit_code(report: BenchReport) -> int:

@@ -18,9 +18,11 @@ from diagnostics.bench.notes import notes_of
 from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult, parse_report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
+from diagnostics.render.bench.document import bench_document
 from diagnostics.render.bench.html import bench_html
 from diagnostics.render.bench.json import bench_json, schema
-from diagnostics.render.bench.text import bench_markdown, bench_text
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
 from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
 
 CAUSE = "single-instance-serialization of safety"
@@ -46,7 +48,7 @@ def crossing() -> BenchReport:
 
 
 def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: BenchReport) -> None:
-    text = bench_text(swept)
+    text = as_text(bench_document(swept))
     assert f"at 4: {CAUSE} (3 of 3 blocks)\n    {CAUSE} it is; fix: a second instance" in text
     assert text.count("fix: a second instance") == 1
     assert "at 1: healthy (3 of 3 blocks)" in text
@@ -60,7 +62,9 @@ def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: BenchReport) -
 
 def test_what_is_not_seen_of_requests_is_reported_with_what_would_show_it() -> None:
     def reported(**changed: object) -> str:
-        shown = bench_text(report(target({1: [block(1, 1, **changed)]}), limits=RequestLimits(ttft=1, tpot=1)))
+        shown = as_text(
+            bench_document(report(target({1: [block(1, 1, **changed)]}), limits=RequestLimits(ttft=1, tpot=1)))
+        )
         return " ".join(shown.split())
 
     assert "first token of an answer is not seen: take responses one by one (--streaming)" in reported()
@@ -70,13 +74,15 @@ def test_what_is_not_seen_of_requests_is_reported_with_what_would_show_it() -> N
 
 def test_no_load_below_one_client_is_requested() -> None:
     falling = report(curve({n: [0.1 * n] * 2 for n in (1, 2, 4)}))
-    assert "knee: 1 client (in 90 % of resamples): more load costs" in bench_text(falling)
-    assert "knee: at 1 requests/s or below; measure lower loads" in bench_text(replace(falling, loop="open"))
+    assert "knee: 1 client (in 90 % of resamples): more load costs" in as_text(bench_document(falling))
+    assert "knee: at 1 requests/s or below; measure lower loads" in as_text(
+        bench_document(replace(falling, loop="open"))
+    )
 
 
 def test_an_answer_whose_length_is_only_bounded_is_reported_as_such() -> None:
     def reported(**changed: object) -> str:
-        return bench_text(report(target({}, workload=workload(max_tokens=8, **changed))))
+        return as_text(bench_document(report(target({}, workload=workload(max_tokens=8, **changed)))))
 
     assert "64 different prompts of 32 words; up to 8 tokens an answer" in reported(asked=("max_tokens",))
     every = ("max_tokens", "min_tokens", "ignore_eos", "greedy")
@@ -85,17 +91,19 @@ def test_an_answer_whose_length_is_only_bounded_is_reported_as_such() -> None:
 
 def test_two_models_of_one_server_are_distinguished(crossing: BenchReport) -> None:
     both = [replace(one, name="a:8000", model=model) for one, model in zip(crossing.targets, ("m", "n"), strict=True)]
-    assert "route: to m at a:8000 while load" in " ".join(bench_text(replace(crossing, targets=tuple(both))).split())
+    assert "route: to m at a:8000 while load" in " ".join(
+        as_text(bench_document(replace(crossing, targets=tuple(both)))).split()
+    )
 
 
 def test_a_terminal_without_unicode_gets_bars_of_ascii(swept: BenchReport) -> None:
-    picture = bench_text(swept, unicode=False).partition("mean latency\n")[2]
+    picture = as_text(bench_document(swept), unicode=False).partition("mean latency\n")[2]
     assert "####" in picture
     assert picture.isascii()
 
 
 def test_two_targets_get_a_crossover_and_a_route(crossing: BenchReport) -> None:
-    text = " ".join(bench_text(crossing).split())
+    text = " ".join(as_text(bench_document(crossing)).split())
     assert "mean latencies cross at 7.97 clients, interpolated between 4 and 16 (7.9 to 8.02" in text
     assert "route: to fast:8000 while load stays under" in text
     assert "to broad:8000 above" in text
@@ -105,7 +113,7 @@ def test_a_test_that_ended_early_says_so_everywhere(swept: BenchReport) -> None:
     ended = BenchReport(
         **{name: getattr(swept, name) for name in swept.__dataclass_fields__} | {"ended": "a:8000 is gone"}
     )
-    for shown in (bench_text(ended), bench_markdown(ended), bench_html(ended)):
+    for shown in (as_text(bench_document(ended)), as_markdown(bench_document(ended)), bench_html(ended)):
         assert "a:8000 is gone" in shown
 
 
@@ -175,7 +183,7 @@ def test_a_report_that_no_test_can_have_measured_is_refused(
 
 def test_names_from_servers_stay_names(swept: BenchReport) -> None:
     named = report(target({1.0: [block(1, 1, diagnosis=diagnosed(HOSTILE))]}, HOSTILE, model=HOSTILE))
-    assert "\x1b" not in bench_text(named) + bench_markdown(named)
+    assert "\x1b" not in as_text(bench_document(named)) + as_markdown(bench_document(named))
     page = html5lib.parse(bench_html(named), namespaceHTMLElements=False)
     assert len(page.findall(".//script")) == 1
     assert HOSTILE.partition("\x1b")[0] in "".join(page.itertext())
@@ -204,9 +212,9 @@ def test_the_load_of_others_is_reported_where_it_matters() -> None:
 
 
 def test_markdown_has_a_row_for_each_load(swept: BenchReport) -> None:
-    rows = [line for line in bench_markdown(swept).splitlines() if line.startswith("|")]
-    assert len(rows) == 2 + 3
-    assert CAUSE in rows[-1]
+    reported = as_markdown(bench_document(swept))
+    assert len([line for line in reported.splitlines() if line.startswith("|")]) == 2 + 3
+    assert f"- at 16: {CAUSE} (3 of 3 blocks)" in reported
 
 
 def test_a_picture_is_a_png(crossing: BenchReport, tmp_path: Path) -> None:
