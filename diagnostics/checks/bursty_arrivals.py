@@ -113,12 +113,12 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return quiet
     if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full on average already")
-    if busiest_stage(ledger, subject, BUSY):
+    if busiest_stage(ledger.as_rival(), subject, BUSY):
         return Quiet(because="a stage is busy on average already")
     if any(_waits_for_a_slot(ledger, stage) for stage in stages_of(ledger, subject)):
         return Quiet(because="requests of a sequence wait for a slot of the sequence batcher, however they arrive")
     queues = _queue_of_bursts(ledger, subject)
-    if ledger.worthwhile("queue_of_bursts", subject, queues):
+    if ledger.as_alternative().worthwhile("queue_of_bursts", subject, queues):
         return _finding(ledger, subject, queues.value or 0.0, "they wait {} for each other")
     if not ledger.at_least(CROWDING_CERTAINTY, subject, LINKED):
         return Quiet(because="requests take as long in company as alone")
@@ -136,7 +136,7 @@ def _even(ledger: Ledger, subject: Subject) -> Quiet | None:
         return Quiet(because="arrivals are no more bunched than independent requests")
     if not ledger.at_least(BURST_CERTAINTY, subject, CERTAIN):
         return Quiet(because="independent requests bunch as much by chance")
-    if rate_rose(ledger, subject):
+    if rate_rose(ledger.as_rival(), subject):
         return Quiet(because="the rate rose once and stayed: nothing comes and goes")
     return None
 

@@ -140,7 +140,7 @@ def _not_long_by_itself(ledger: Ledger, subject: Subject, outside: Reading) -> Q
     if outside.low is not None and outside.low < WORTHWHILE_TIME.value:
         return Quiet(because="at times clients wait hardly longer than the server takes")
     elsewhere = ledger.evidence.read(WAITING_ELSEWHERE, subject)
-    if elsewhere.value is not None and ledger.compare(WAITING_ELSEWHERE.name, elsewhere, ELSEWHERE):
+    if elsewhere.value is not None and ledger.as_rival().compare(WAITING_ELSEWHERE.name, elsewhere, ELSEWHERE):
         return Quiet(because="most requests of these clients wait for other models, and keep the clients busy")
     return None
 
@@ -149,7 +149,7 @@ def _threads_are_busy(ledger: Ledger, subject: Subject) -> bool:
     """Return whether the frontend may be short of threads: by their processor time, else by what traces show."""
     busy = busy_of(ledger, subject)
     if busy.value is not None:
-        return ledger.compare(FRONTEND_BUSY.name, busy, THREAD_FREE)
+        return ledger.as_rival().compare(FRONTEND_BUSY.name, busy, THREAD_FREE)
     return may_be_short_of_threads(ledger, subject)
 
 
@@ -181,13 +181,13 @@ def _port_waits(ledger: Ledger, subject: Subject, outside: Reading) -> bool:
     many waits of some length are a busy thread's, however long a line the requests stand in.
     """
     share = port_lag_share(ledger, subject, outside)
-    if share.value is None or ledger.compare("port_lag_share", share, PORT_WAITS):
+    if share.value is None or ledger.as_rival().compare("port_lag_share", share, PORT_WAITS):
         return share.value is not None
     lag = ledger.evidence.read(PORT_LAG, Subject(server=subject.server))
     if busy_of(ledger, subject).value is not None or lag.high is None:
         return False
     upper = Reading.of(lag.high, Unit.SECONDS, lag.source, events=lag.events)
-    return ledger.compare("port_lag_upper_quartile", upper, WORTHWHILE_TIME)
+    return ledger.as_rival().compare("port_lag_upper_quartile", upper, WORTHWHILE_TIME)
 
 
 def _is_part(ledger: Ledger, subject: Subject) -> bool:

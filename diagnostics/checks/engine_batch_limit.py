@@ -74,7 +74,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return quiet
     if not slots_are_taken(ledger, subject):
         return Quiet(because="slots are free while requests wait")
-    if cache_is_short(ledger, subject):
+    if cache_is_short(ledger.as_rival(), subject):
         return Quiet(because="the KV cache is as short as the slots: neither limit alone would help")
     return _finding(ledger, subject)
 

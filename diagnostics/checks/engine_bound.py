@@ -64,7 +64,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     share = engine / Reading.of(entry.mean_seconds, Unit.SECONDS, "anatomy")
     if not ledger.compare("engine_share", share, MOST):
         return Quiet(because="most of a request's time is spent elsewhere")
-    if ledger.at_least(ENGINE_WAITING_SHARE, subject, WAITS):
+    if ledger.as_rival().at_least(ENGINE_WAITING_SHARE, subject, WAITS):
         return Quiet(because="requests wait inside the engine")
     visits = Reading.of(max(entry.weight, 1.0), Unit.RATIO, "anatomy")
     work = ledger.evidence.read(ENGINE_WORK_SECONDS, subject) * visits

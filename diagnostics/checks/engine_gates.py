@@ -218,7 +218,8 @@ def pausing_costs(ledger: Ledger, subject: Subject) -> bool:
     """
     if not ledger.ruled_out(ENGINE_PAUSED_SHARE, subject, PAUSED, above=True):
         return False
-    return pausing_is_cheap(ledger, subject) is None and not never_pauses(ledger, subject)
+    rival = ledger.as_rival()
+    return pausing_is_cheap(rival, subject) is None and not never_pauses(rival, subject)
 
 
 def pausing_is_cheap(ledger: Ledger, subject: Subject) -> str | None:
@@ -238,8 +239,11 @@ def never_pauses(ledger: Ledger, subject: Subject) -> bool:
 IN_ORDER = (
     Gate(batches_are_static, "batches are static: requests wait for a batch to end"),
     Gate(pausing_costs, "requests are paused for a large part of their time: the cache thrashes"),
-    Gate(slots_are_taken, "all slots are taken"),
-    Gate(cache_is_short, "the KV cache has no room for another request"),
+    Gate(lambda ledger, subject: slots_are_taken(ledger.as_rival(), subject), "all slots are taken"),
+    Gate(
+        lambda ledger, subject: cache_is_short(ledger.as_rival(), subject),
+        "the KV cache has no room for another request",
+    ),
 )
 """What holds requests back inside, the limit that they meet first standing first."""
 

@@ -118,7 +118,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     since = _since(still)
     if (since.value or 0.0) < STILL.value and (ledger.evidence.read(LOST_INSTANCES, subject).value or 0.0) >= ONE.value:
         return _of_several(ledger, subject)
-    if not ledger.compare(STANDSTILL_SECONDS.name, since, STILL):
+    if not ledger.as_alternative().compare(STANDSTILL_SECONDS.name, since, STILL):
         return _of_several(ledger, subject)
     if ledger.evidence.read(LOADS, subject).value:
         return Quiet(because="the version was loaded inside the window and may still initialise")

@@ -108,7 +108,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 def _lined_up(ledger: Ledger, subject: Subject) -> float | None:
     """Return what requests wait for a busy thread, at most what is seen; None where none is busy or nothing is seen."""
-    busy = busy_of(ledger, subject)
+    busy, ledger = busy_of(ledger, subject), ledger.as_alternative()
     if busy.value is None or not ledger.compare(FRONTEND_BUSY.name, busy, THREAD_BUSY):
         return None
     around = _around(ledger, subject)
@@ -157,8 +157,9 @@ def _loads(ledger: Ledger, subject: Subject) -> bool:
 
 def _holds(ledger: Ledger, subject: Subject, held: Reading) -> bool:
     whole = held + Reading.of(ledger.need(REQUEST_SECONDS, subject), Unit.SECONDS, held.source)
-    enough = ledger.compare(HANDLING_SECONDS.name, held, WORTHWHILE_TIME)
-    return ledger.compare("handling_share", held / whole, WORTHWHILE_PART) and enough
+    either = ledger.as_alternative()
+    enough = either.compare(HANDLING_SECONDS.name, held, WORTHWHILE_TIME)
+    return either.compare("handling_share", held / whole, WORTHWHILE_PART) and enough
 
 
 def _unanswered(ledger: Ledger, subject: Subject) -> float | None:

@@ -79,7 +79,7 @@ def may_be_short_of_threads(ledger: Ledger, subject: Subject) -> bool:
     if held.value is None or rate.value is None:
         return False
     at_once = Reading.of(held.value * rate.value, Unit.RATIO, held.source, events=held.events)
-    return ledger.compare("handled_at_once", at_once, THREAD_FREE)
+    return ledger.as_rival().compare("handled_at_once", at_once, THREAD_FREE)
 
 
 QUEUE = Limit(
@@ -164,7 +164,7 @@ def batch_fill(ledger: Ledger, subject: Subject) -> Reading:
 
 def batching_is_left_unused(ledger: Ledger, subject: Subject) -> bool:
     """Return whether larger batches were possible and would pay: then they are cheaper than more instances."""
-    if not ledger.at_least(MAX_BATCH_SIZE, subject, BATCHABLE):
+    if not ledger.as_alternative().at_least(MAX_BATCH_SIZE, subject, BATCHABLE):
         return False
     cost = ledger.read(BATCH_MARGINAL_COST, subject)
     if cost.value is not None and cost.value >= COST_PAYS.value:
@@ -190,7 +190,11 @@ def host_is_full(ledger: Ledger, subject: Subject) -> bool:
     )
     if wait.value is None:
         return full
-    return ledger.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED) if full else waits_for_processors(ledger, subject)
+    return (
+        ledger.as_rival().compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED)
+        if full
+        else waits_for_processors(ledger, subject)
+    )
 
 
 def waits_for_processors(ledger: Ledger, subject: Subject) -> bool:
@@ -345,7 +349,10 @@ SHORT_OF_LANES = (
     *BUSY_LANES,
     Gate(waits_for_callees, "it waits for models that it calls"),
     Gate(would_wait_behind, WAITS_BEHIND),
-    Gate(batching_is_left_unused, "larger batches are possible and cheaper than instances"),
+    Gate(
+        lambda ledger, subject: batching_is_left_unused(ledger.as_rival(), subject),
+        "larger batches are possible and cheaper than instances",
+    ),
     Gate(host_is_full, "the host's processors are full"),
     Gate(device_is_full, "the device is full: another instance would only share it"),
     Gate(has_lost_instances, "some of its instances are hung or gone: more would only replace them"),

@@ -86,7 +86,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="only the server's own processes work on the card")
     if not stages_on(ledger, subject):
         return Quiet(because="no requests pass the card")
-    measured = not ledger.at_least(FOREIGN_STAY, subject, ALWAYS)
+    measured = not ledger.as_alternative().at_least(FOREIGN_STAY, subject, ALWAYS)
     if measured:
         ledger.need(FOREIGN_EXCESS_REQUEST, entry_on(ledger, subject))
     saved = (

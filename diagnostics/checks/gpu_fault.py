@@ -56,7 +56,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
     stated = []
     lost = ledger.read(GPU_LOST, subject)
-    if lost.value is not None and ledger.compare(GPU_LOST.name, lost, LOST, alternative=True):
+    if lost.value is not None and ledger.as_alternative().compare(GPU_LOST.name, lost, LOST):
         stated.append("the driver calls it lost or in need of a reset")
     reported = 0
     for signal, words in _SIGNS:
@@ -64,7 +64,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         if reading.value is None:
             continue
         reported += 1
-        if ledger.compare(signal.name, reading, ANY, alternative=True):
+        if ledger.as_alternative().compare(signal.name, reading, ANY):
             stated.append(words.format(f"{reading.value:.0f}"))
     if not stated and not reported and lost.value is None:
         ledger.need(FAULT_CODE, subject)

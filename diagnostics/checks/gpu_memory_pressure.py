@@ -51,7 +51,8 @@ CHECK = Check(
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
     used, refused = ledger.read(GPU_MEMORY_USED, subject), ledger.read(OUT_OF_MEMORY, subject)
-    if refused.value is not None and ledger.compare(OUT_OF_MEMORY.name, refused, REFUSED) and _fullest(ledger, subject):
+    either = ledger.as_alternative()
+    if refused.value is not None and either.compare(OUT_OF_MEMORY.name, refused, REFUSED) and _fullest(ledger, subject):
         full = "" if used.value is None else f"; the card was {Unit.RATIO.show(used.value)} full"
         return _fires(f"{refused.value:.0f} models could not be loaded for want of GPU memory{full}", Severity.WARNING)
     if not ledger.at_least(GPU_MEMORY_USED, subject, FULL):

@@ -65,7 +65,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the model does not run on a GPU")
     if not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if not device_is_full(ledger, subject):
+    if not device_is_full(ledger.as_rival(), subject):
         return Quiet(because="the GPU has room")
     return _with_more_gpus(ledger, subject)
 

@@ -87,12 +87,13 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
-    if ledger.at_least(HELD_BACK_BY_HARDWARE, subject, OFTEN):
+    if ledger.as_alternative().at_least(HELD_BACK_BY_HARDWARE, subject, OFTEN):
         return _judge(ledger, subject, _HEAT, "heat or its power supply", Severity.WARNING)
     if not ledger.at_least(HELD_BACK_BY_POWER_CAP, subject, OFTEN):
         return Quiet(because="nothing holds the clock down")
     lowered = ledger.read(POWER_CAP_SHARE, subject)
-    if lowered.value is not None and ledger.compare(POWER_CAP_SHARE.name, lowered, LOWERED, at_least=False):
+    either = ledger.as_alternative()
+    if lowered.value is not None and either.compare(POWER_CAP_SHARE.name, lowered, LOWERED, at_least=False):
         return _judge(ledger, subject, _CAP, "a lowered power cap", None)
     return _judge(ledger, subject, _CAP, "its power cap", Severity.INFO)
 

@@ -110,11 +110,11 @@ def _throughout(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait for an instance")
     if ledger.evidence.is_engine(subject):
         return Quiet(because="an engine's row says nothing of processors")
-    full, held = ledger.at_least(HOST_CPU_BUSY, subject, HOST_FULL, alternative=True), _is_held_back(ledger, subject)
+    full, held = ledger.as_alternative().at_least(HOST_CPU_BUSY, subject, HOST_FULL), _is_held_back(ledger, subject)
     if not (full or held or waits_for_processors(ledger, subject)):
         _waits_are_measured(ledger, subject)
         return Quiet(because="the processors have time left")
-    if ledger.is_set(ON_GPU, subject):
+    if ledger.as_rival().is_set(ON_GPU, subject):
         return Quiet(because="the model executes on a GPU")
     if not starved and not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="instances are idle while requests wait")
@@ -149,7 +149,8 @@ def _stepped(ledger: Ledger, subject: Subject) -> Fires | None:
     waits = queue if queue.low is not None and queue.low > 0 else None
     lost = longer if waits is None else longer + waits
     now = Reading.of(1.0 / short.value, Unit.RATIO, short.source)
-    if not ledger.compare(CPU_SHORT_SHARE.name, short, TAIL) or not ledger.worthwhile(
+    either = ledger.as_alternative()
+    if not either.compare(CPU_SHORT_SHARE.name, short, TAIL) or not either.worthwhile(
         "lost_to_processors", subject, lost, now
     ):
         return None
@@ -187,7 +188,7 @@ def _waits_are_measured(ledger: Ledger, subject: Subject) -> None:
 
 def _is_held_back(ledger: Ledger, subject: Subject) -> bool:
     share = ledger.read(CPU_THROTTLED, subject)
-    return share.value is not None and ledger.compare(CPU_THROTTLED.name, share, THROTTLED, alternative=True)
+    return share.value is not None and ledger.as_alternative().compare(CPU_THROTTLED.name, share, THROTTLED)
 
 
 def _judge(ledger: Ledger, subject: Subject, held: bool) -> Fires | Quiet:

@@ -85,7 +85,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         raise Undecided(ENGINE_PEAK_SCHEDULED.name, Missing.TOO_FEW_EVENTS)
     if not ledger.at_least(ENGINE_SLOTS, subject, SEVERAL):
         return Quiet(because="the engine has one slot")
-    if cache_is_short(ledger, subject):
+    if cache_is_short(ledger.as_rival(), subject):
         return Quiet(because="the KV cache has no room for a second request")
     return _finding(
         ledger, subject, f"runs one request at a time although it has {ledger.need(ENGINE_SLOTS, subject):.0f} slots"

@@ -95,9 +95,9 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if quiet := held_earlier(ledger, subject, 3):
         return quiet
-    if ledger.at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT):
+    if ledger.as_rival().at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
-    if cache_is_short(ledger, subject):
+    if cache_is_short(ledger.as_alternative(), subject):
         return _finding(ledger, subject, "has no room for another request")
     if not _only_the_cache_is_left(ledger, subject):
         return Quiet(because="the KV cache has room while requests wait")

@@ -66,7 +66,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     grown = Reading.of(
         (share.value or 0.0) * (growth.span or 0.0), Unit.RATIO, growth.source, estimated=share.estimated
     )
-    if not ledger.compare("growth_per_second", share, SLOW) and not ledger.compare("growth_in_window", grown, GROWN):
+    either = ledger.as_alternative()
+    if not either.compare("growth_per_second", share, SLOW) and not either.compare("growth_in_window", grown, GROWN):
         return Quiet(because="memory does not go on growing")
     left = Reading.of(ledger.need(MEMORY_LEFT, subject) / rate, Unit.SECONDS, growth.source, estimated=growth.estimated)
     if not ledger.compare("time_left", left, SOON, at_least=False):

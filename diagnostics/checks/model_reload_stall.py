@@ -81,7 +81,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if not ledger.at_least(LOAD_QUEUE_SHARE, subject, ALIGNED):
         return Quiet(because="requests waited as long without a load")
     # Too few reads since the load do not tell a wait for it from one for slow first executions.
-    if ledger.at_least(COLD_SLOWDOWN, subject, WARM):
+    if ledger.as_rival().at_least(COLD_SLOWDOWN, subject, WARM):
         return Quiet(because="the first executions were slow: the wait may be their doing")
     seconds = ledger.need(LOAD_QUEUE_SECONDS, subject)
     return _finding(ledger, subject, seconds, (Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),))
@@ -96,8 +96,9 @@ def _is_held_elsewhere(ledger: Ledger, subject: Subject) -> bool:
     shown = (LOAD_QUEUE_SECONDS, COLD_QUEUE_SECONDS, COLD_COMPUTE_SECONDS)
     if held <= 2 * sum(ledger.evidence.read(signal, subject).value or 0.0 for signal in shown):
         return False
-    worth = ledger.worthwhile("held", subject, ledger.read(HELD_SECONDS, subject))
-    return worth and ledger.at_least(HELD_REQUESTS, subject, MANY) and ledger.at_least(HELD_SHARE, subject, ALIGNED)
+    either = ledger.as_alternative()
+    worth = either.worthwhile("held", subject, either.read(HELD_SECONDS, subject))
+    return worth and either.at_least(HELD_REQUESTS, subject, MANY) and either.at_least(HELD_SHARE, subject, ALIGNED)
 
 
 def _between(ledger: Ledger, subject: Subject) -> tuple[Claim, ...]:

@@ -66,13 +66,14 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model of the repository, or for a server that did not answer for a while."""
-    if ledger.evidence.read(REFUSED_REQUESTS, subject).value and ledger.at_least(
+    either = ledger.as_alternative()
+    if ledger.evidence.read(REFUSED_REQUESTS, subject).value and either.at_least(
         REFUSED_REQUESTS, subject, ENOUGH_FAILURES
     ):
         if ledger.evidence.read(AWAY_WITH_ANOTHER, subject).value:
             return Quiet(because="it was away because another model was")
         return _outage(ledger, subject)
-    if ledger.evidence.read(PORT_REFUSES, subject).value and ledger.at_least(PORT_REFUSES, subject, CLOSED):
+    if ledger.evidence.read(PORT_REFUSES, subject).value and either.at_least(PORT_REFUSES, subject, CLOSED):
         return _closed_port(ledger, subject)
     if subject.model is None:
         return Quiet(because="nothing shows that requests were refused while it did not answer")

@@ -63,7 +63,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="executions are long beside any bookkeeping")
     summaries = bool(ledger.read(SUMMARIES, subject).value)
     traced = ledger.read(TRACED_SHARE, subject)
-    often = traced.value is not None and ledger.compare(TRACED_SHARE.name, traced, NEARLY_ALL)
+    often = traced.value is not None and ledger.as_alternative().compare(TRACED_SHARE.name, traced, NEARLY_ALL)
     if not summaries and not often:
         return Quiet(because="neither summaries nor most traces are on")
     what = " and ".join(

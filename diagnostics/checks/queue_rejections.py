@@ -94,7 +94,8 @@ def _suggestion(ledger: Ledger, subject: Subject, limit: float) -> Suggestion:
 def _more_instances(ledger: Ledger, subject: Subject) -> Suggestion | None:
     """Return the number of instances that do what is offered; None where the host or the device has no room for it."""
     try:
-        if host_is_full(ledger, subject) or device_is_full(ledger, subject):
+        either = ledger.as_alternative()
+        if host_is_full(either, subject) or device_is_full(either, subject):
             return None
         more = scaling(ledger, subject, ledger.need(QUEUE_SECONDS, subject) + ledger.need(EXECUTION_SECONDS, subject))
     except Undecided:

@@ -76,7 +76,7 @@ def _waits_longer(ledger: Ledger, subject: Subject, stage: Subject) -> Reading:
     """Return how much longer requests queue for the stage than elsewhere because of its executions; none if unsure."""
     none = Reading.of(0.0, Unit.SECONDS, "statistics")
     even = ledger.read(TRAFFIC_RATIO, subject)
-    if even.value is None or not ledger.compare("even_traffic", even, EVEN, at_least=False):
+    if even.value is None or not ledger.as_alternative().compare("even_traffic", even, EVEN, at_least=False):
         return none
     ahead, queue = ledger.evidence.read(QUEUE_AHEAD, subject), ledger.evidence.read(QUEUE_SECONDS, stage)
     if ahead.value is None or queue.value is None or ahead.value <= 0:

@@ -49,7 +49,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait")
     if not ledger.is_set(SEQUENCE_BATCHING, subject):
         return Quiet(because="no sequence batcher schedules it")
-    if ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
+    if ledger.as_rival().at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
         return Quiet(because="the instances are busy: capacity is short, not slots")
     queue = ledger.read(QUEUE_SECONDS, subject)
     if not ledger.worthwhile("queue", subject, queue):

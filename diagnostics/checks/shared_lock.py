@@ -34,7 +34,7 @@ def takes_turns(ledger: Ledger, subject: Subject) -> bool:
     stretch = ledger.evidence.read(OVERLAP_STRETCH, subject)
     if stretch.low is None or stretch.low < STRETCHED.value or ledger.evidence.read(ON_GPU, subject).value != 0:
         return False
-    ledger.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
+    ledger.as_alternative().compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
     if ledger.evidence.is_engine(subject) or host_is_full(ledger, subject) or waits_for_callees(ledger, subject):
         return False
     callees_are_distinguished(ledger, subject)

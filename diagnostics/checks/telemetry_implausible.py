@@ -49,7 +49,7 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if ledger.at_least(IMPLAUSIBLE_STEPS, subject, ANY):
+    if ledger.as_alternative().at_least(IMPLAUSIBLE_STEPS, subject, ANY):
         steps = ledger.need(IMPLAUSIBLE_STEPS, subject)
         return _fires(f"{steps:.0f} reads of {subject.model} show increases that no server makes; they are left out")
     counted = ledger.evidence.read(COUNTED_SHARE, subject)

@@ -86,7 +86,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
     if not enough_requests(ledger, subject):
         return Quiet(because="hardly any request arrives")
-    larger = ledger.evidence.read(SIZE_SHIFT, subject).value is not None and ledger.at_least(
+    either = ledger.as_alternative()
+    larger = ledger.evidence.read(SIZE_SHIFT, subject).value is not None and either.at_least(
         SIZE_SHIFT, subject, SHIFTED
     )
     if not larger and not rate_rose(ledger, subject):
@@ -98,8 +99,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         change.kind in _DEPLOYED for change in ledger.evidence.changes(subject.server) if _inside(ledger, change.at)
     ):
         return Quiet(because="the deployment itself changed inside the window")
-    full = busiest_stage(ledger, subject, BUSY) or any(
-        _is_full_engine(ledger, stage) for stage in stages_of(ledger, subject)
+    full = busiest_stage(either, subject, BUSY) or any(
+        _is_full_engine(either, stage) for stage in stages_of(ledger, subject)
     )
     return _finding(ledger, subject, extra, larger=larger, full=full)
 

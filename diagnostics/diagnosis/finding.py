@@ -309,8 +309,7 @@ def id_of(result: Result) -> str:
 
 def _evidence(lines: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
     """Return what was compared, each comparison once; of alternatives only those that hold."""
-    kept = (line for line in lines if line.limit is not None and not (line.alternative and line.met is False))
-    compared = (line.supporting() for line in kept)
+    compared = (line for line in lines if line.limit is not None and not (line.alternative and line.met is False))
     return tuple({(line.signal, line.sign, line.limit): line for line in compared}.values())
 
 

@@ -6,9 +6,10 @@ Evidence lines, unknown reasons, confidence and `--why-not` all come from it; no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 
@@ -30,9 +31,10 @@ MISSING_FACTOR = 0.75
 
 
 class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out.
+    """One look at one reading.
 
-    An `alternative` is one of several conditions of which one is enough: it supports nothing where it is not met.
+    `met` says whether it speaks for the check's finding; None when there was nothing to compare. `optional` lines only
+    rule out. An `alternative` is one of several conditions of which one is enough: it says nothing where it is not met.
     """
 
     signal: str
@@ -48,10 +50,6 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether the interval of the reading holds the limit: the comparison could have gone the other way."""
         low, high = self.reading.low, self.reading.high
         return self.limit is not None and low is not None and high is not None and low < self.limit < high
-
-    def supporting(self) -> LedgerLine:
-        """Return the line as it speaks for a finding: a comparison that failed on the way, the other way round."""
-        return msgspec.structs.replace(self, sign=_OPPOSITE[self.sign], met=True) if self.met is False else self
 
 
 _OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<="}
@@ -104,12 +102,27 @@ _NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # mos
 
 @dataclass(slots=True)
 class Ledger:
-    """What one check saw of one subject."""
+    """What one check saw of one subject.
+
+    A comparison that holds speaks for the check's finding. `as_rival` and `as_alternative` give the same ledger for
+    comparisons that do not: `whole` is then the one that they were asked of.
+    """
 
     evidence: Evidence
     entry_of: Callable[[Subject], EntryPoint | None]
     lines: list[LedgerLine] = field(default_factory=list)
     absent: Mapping[str, tuple[Signal, Missing]] = field(default_factory=lambda: _NONE_ABSENT)
+    rival: bool = False
+    alternative: bool = False
+    whole: Ledger | None = None
+
+    def as_rival(self) -> Self:
+        """Return this ledger for comparisons that speak against the finding where they hold, and for it where not."""
+        return replace(self, rival=not self.rival, whole=self.whole or self)
+
+    def as_alternative(self) -> Self:
+        """Return this ledger for comparisons of which one is enough: one that speaks against says nothing."""
+        return replace(self, alternative=True, whole=self.whole or self)
 
     def read(self, signal: Signal, on: Subject) -> Reading:
         """Return a reading and note that it was looked at."""
@@ -123,20 +136,21 @@ class Ledger:
         self.lines.append(LedgerLine(signal=signal.name, reading=reading))
         return value
 
-    def at_least(self, signal: Signal, on: Subject, limit: Limit, *, alternative: bool = False) -> bool:
-        """Return whether a needed reading reaches the limit; `alternative` as for a `LedgerLine`."""
+    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+        """Return whether a needed reading reaches the limit."""
         reading, _ = self._needed(signal, on)
-        return self.compare(signal.name, reading, limit, alternative=alternative)
+        return self.compare(signal.name, reading, limit)
 
     def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Return whether a needed reading stays at or under the limit."""
         reading, value = self._needed(signal, on)
-        return self._note(signal, reading, limit, "<=", value <= limit.value)
+        return self._note(signal.name, reading, limit, "<=", value <= limit.value)
 
     def is_set(self, signal: Signal, on: Subject) -> bool:
         """Return whether a needed setting is on: above zero."""
         reading, value = self._needed(signal, on)
-        return self._note(signal, reading, Limit(value=0.0, unit=signal.unit, because="zero is off"), ">", value > 0)
+        zero = Limit(value=0.0, unit=signal.unit, because="zero is off")
+        return self._note(signal.name, reading, zero, ">", value > 0)
 
     def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
         """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.
@@ -152,31 +166,15 @@ class Ledger:
         holds = None
         if reading.value is not None:
             holds = reading.value >= limit.value if above else reading.value <= limit.value
-        sign = "<" if above else ">"
-        met = None if holds is None else not holds
-        self.lines.append(
-            LedgerLine(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met, optional=True)
-        )
-        return bool(holds)
+        sign = ">=" if above else "<="
+        return self.as_rival()._note(signal.name, reading, limit, sign, holds, optional=True)
 
-    def compare(
-        self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True, alternative: bool = False
-    ) -> bool:
+    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
         """Note a derived value (a prediction, a ratio of readings) against a limit; an absent one ends as unknown."""
         if reading.value is None:
             raise Undecided(name, reading.missing or Missing.NOT_EXPORTED)
-        met = reading.value >= limit.value if at_least else reading.value <= limit.value
-        self.lines.append(
-            LedgerLine(
-                signal=name,
-                reading=reading,
-                limit=limit.value,
-                sign=">=" if at_least else "<=",
-                met=met,
-                alternative=alternative,
-            )
-        )
-        return met
+        holds = reading.value >= limit.value if at_least else reading.value <= limit.value
+        return self._note(name, reading, limit, ">=" if at_least else "<=", holds)
 
     def worthwhile(self, name: str, on: Subject, saved: Reading, since: Reading | None = None) -> bool:
         """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
@@ -222,7 +220,8 @@ class Ledger:
     def _look(self, signal: Signal, on: Subject) -> Reading:
         reading = self.evidence.read(signal, on)
         if reading.missing is not None:
-            self.absent = {**self.absent, signal.name: (signal, reading.missing)}
+            whole = self.whole or self
+            whole.absent = {**whole.absent, signal.name: (signal, reading.missing)}
         return reading
 
     def _needed(self, signal: Signal, on: Subject) -> tuple[Reading, float]:
@@ -233,9 +232,22 @@ class Ledger:
             raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
         return reading, reading.value
 
-    def _note(self, signal: Signal, reading: Reading, limit: Limit, sign: str, met: bool) -> bool:
-        self.lines.append(LedgerLine(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met))
-        return met
+    def _note(
+        self, name: str, reading: Reading, limit: Limit, sign: str, holds: bool | None, *, optional: bool = False
+    ) -> bool:
+        """Note a comparison as it speaks for the finding, and return whether it holds; what is not known does not."""
+        self.lines.append(
+            LedgerLine(
+                signal=name,
+                reading=reading,
+                limit=limit.value,
+                sign=_OPPOSITE[sign] if self.rival else sign,
+                met=None if holds is None else holds is not self.rival,
+                optional=optional,
+                alternative=self.alternative,
+            )
+        )
+        return bool(holds)
 
 
 WORTHWHILE_TIME = Limit(

@@ -229,6 +229,11 @@ def _both_ends(effect: EndToEnd, unless: str) -> str:
     return f"predicted end to end: {stated}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
+def speaks(line: LedgerLine) -> str:
+    """Return whether an evidence line speaks `for` or `against` its finding; `unknown` when it is absent."""
+    return {True: "for", False: "against", None: "unknown"}[line.met]
+
+
 def value(line: LedgerLine) -> str:
     """Return an evidence line's value, `unknown` when it is absent."""
     return "unknown" if line.reading.missing is not None else line.reading.unit.show(line.reading.value)

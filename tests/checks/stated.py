@@ -19,10 +19,10 @@ WORDS_OF = {Fires: Expected.FIRES, Quiet: Expected.QUIET, Unknown: Expected.UNKN
 class MindfulLedger(Ledger):
     """A ledger that refuses to compare a reading with a limit of another unit."""
 
-    def at_least(self, signal: Signal, on: Subject, limit: Limit, *, alternative: bool = False) -> bool:
+    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Compare as a ledger does, after a look at the units."""
         assert signal.unit is limit.unit, signal.name
-        return Ledger.at_least(self, signal, on, limit, alternative=alternative)
+        return Ledger.at_least(self, signal, on, limit)
 
     def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Compare as a ledger does, after a look at the units."""
@@ -34,12 +34,10 @@ class MindfulLedger(Ledger):
         assert signal.unit is limit.unit, signal.name
         return Ledger.ruled_out(self, signal, on, limit, above=above)
 
-    def compare(
-        self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True, alternative: bool = False
-    ) -> bool:
+    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
         """Compare as a ledger does, after a look at the units."""
         assert reading.unit is limit.unit, name
-        return Ledger.compare(self, name, reading, limit, at_least=at_least, alternative=alternative)
+        return Ledger.compare(self, name, reading, limit, at_least=at_least)
 
 
 def subject_of(check: RegisteredCheck) -> Subject:

@@ -117,6 +117,15 @@ def test_evidence_carries_values_units_and_limits(check: RegisteredCheck, case: 
 
 
 @each_case
+def test_nothing_that_a_finding_rests_on_speaks_against_it(check: RegisteredCheck, case: CheckCase) -> None:
+    outcome, ledger = decided(check, case.readings)
+    if not isinstance(outcome, Fires):
+        return
+
+    assert not [line for line in ledger.lines if line.met is False and not line.alternative]
+
+
+@each_case
 def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(
     check: RegisteredCheck, case: CheckCase
 ) -> None:

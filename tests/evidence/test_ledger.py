@@ -144,3 +144,28 @@ class TestWorthwhile:
         see = Ledger(StatedEvidence({}), lambda _: None)
         with pytest.raises(Undecided):
             see.worthwhile("saving", SUBJECT, seconds(0.1))
+
+
+@pytest.mark.parametrize(("queue", "met"), [(0.2, False), (0.05, True)])
+def test_a_rival_that_holds_speaks_against_the_finding_and_for_it_where_not(queue: float, met: bool) -> None:
+    see = ledger(queue)
+
+    holds = see.as_rival().at_least(QUEUE_SECONDS, SUBJECT, TENTH)
+
+    assert holds is not met
+    assert (only_line(see).met, only_line(see).sign) == (met, "<")
+
+
+def test_what_rules_a_rival_of_a_rival_out_speaks_for_that_rival() -> None:
+    see = ledger(0.2)
+
+    assert see.as_rival().ruled_out(QUEUE_SECONDS, SUBJECT, TENTH, above=True)
+    assert (only_line(see).met, only_line(see).sign) == (True, ">=")
+
+
+def test_what_is_absent_for_a_rival_is_absent_for_the_check() -> None:
+    see = ledger(None)
+
+    with pytest.raises(Undecided):
+        see.as_alternative().as_rival().at_least(QUEUE_SECONDS, SUBJECT, TENTH)
+    assert QUEUE_SECONDS.name in see.absent

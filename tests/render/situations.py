@@ -70,7 +70,7 @@ def situations() -> Mapping[str, Explanation]:
             )
         ).explain(),
         "infinite ends": with_line(degraded, Reading.of(0.2, Unit.SECONDS, "statistics", low=0.1, high=float("inf"))),
-        "missing value": with_line(degraded, Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS)),
+        "missing value": with_line(degraded, Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS), met=None),
         "hostile gaps": _with_gaps(),
     }
     hostile = {f"hostile {kind}": _named(name) for kind, name in HOSTILE.items()}
@@ -87,10 +87,10 @@ def _named(name: str) -> Explanation:
         return pipeline(name, entry=f"e {name}").explain()
 
 
-def with_line(explanation: Explanation, reading: Reading) -> Explanation:
+def with_line(explanation: Explanation, reading: Reading, met: bool | None = True) -> Explanation:
     """Return the explanation with one more line of evidence in its first finding."""
     line = LedgerLine(
-        signal="stated_for_a_test_with_a_name_that_is_long", reading=reading, limit=0.1, sign=">=", met=True
+        signal="stated_for_a_test_with_a_name_that_is_long", reading=reading, limit=0.1, sign=">=", met=met
     )
     first, *others = explanation.findings
     return replace(explanation, findings=(replace(first, evidence=(*first.evidence, line)), *others))

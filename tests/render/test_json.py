@@ -22,7 +22,7 @@ def test_an_interval_without_an_end_is_null() -> None:
 def test_a_missing_value_is_null_with_its_reason() -> None:
     line = report(situations()["missing value"])["findings"][0]["evidence"][-1]
 
-    assert (line["value"], line["missing"]) == (None, "too_few_events")
+    assert (line["value"], line["missing"], line["supports"]) == (None, "too_few_events", None)
 
 
 def test_names_travel_unaltered() -> None:

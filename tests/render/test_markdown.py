@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
@@ -8,9 +9,11 @@ from markdown_it.token import Token
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.plain import clean
+from diagnostics.signals.signal import Reading
+from diagnostics.units import Unit
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
-from tests.render.situations import HOSTILE, situations
+from tests.render.situations import HOSTILE, situations, with_line
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 
@@ -36,6 +39,13 @@ def test_time_that_no_stage_accounts_for_is_derived_in_words_where_it_was_not_tr
 
     assert "284 ms is the duration of outer's requests less the queue, input, compute and output" in words(reported)
     assert "outside the model" not in words(reported)
+
+
+def test_evidence_against_a_finding_is_not_shown_as_support() -> None:
+    stated = with_line(situations()["degraded"], Reading.of(0.05, Unit.SECONDS, "statistics"), met=False)
+    speaks = [re.split(r" \| ", line)[1] for line in markdown(stated).splitlines() if " | statistics" in line]
+
+    assert speaks == [*(["for"] * (len(speaks) - 1)), "against"]
 
 
 def test_only_the_words_of_the_report_are_bold(situation: Explanation) -> None:

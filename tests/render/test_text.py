@@ -10,8 +10,10 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import headline
 from diagnostics.render.plain import WIDTH, code_lines
+from diagnostics.signals.signal import Reading
 from diagnostics.tuning.changes import ConfigChange, Setting
-from tests.render.situations import pipeline, situations
+from diagnostics.units import Unit
+from tests.render.situations import pipeline, situations, with_line
 from tests.render.widths import columns
 
 
@@ -51,6 +53,16 @@ def test_the_answer_is_stated_once(degraded: Explanation) -> None:
     assert text(degraded).count("fix: raise") == 1
 
 
+@pytest.mark.parametrize(("met", "mark"), [(True, "+"), (False, "-"), (None, "?")])
+def test_each_line_of_evidence_says_whether_it_speaks_for_its_finding(
+    degraded: Explanation, met: bool | None, mark: str
+) -> None:
+    shown = text(with_line(degraded, Reading.of(0.05, Unit.SECONDS, "statistics"), met))
+
+    assert f"   {mark} stated_for_a_test_with_a_…" in shown
+    assert "   + queue_seconds " in shown
+
+
 def test_a_healthy_window_says_so_and_asks_for_nothing() -> None:
     lines = text(situations()["healthy"]).splitlines()
 
@@ -74,7 +86,7 @@ def test_nothing_read_is_stated_in_two_lines_and_the_source() -> None:
 def test_a_missing_value_is_unknown_with_its_reason() -> None:
     (line,) = [one for one in text(situations()["missing value"]).splitlines() if "stated_for_a_test" in one]
 
-    assert line.split() == ["stated_for_a_test_with_a_…", "unknown", ">=", "100", "ms", "too", "few", "events"]
+    assert line.split() == ["?", "stated_for_a_test_with_a_…", "unknown", ">=", "100", "ms", "too", "few", "events"]
 
 
 def test_columns_hold_whatever_the_values(degraded: Explanation) -> None:

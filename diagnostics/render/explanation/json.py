@@ -110,6 +110,7 @@ def _line(line: LedgerLine) -> Json:
         "unit": line.reading.unit.value,
         "limit": line.limit,
         "comparison": line.sign,
+        "supports": line.met,
         "source": line.reading.source,
         "estimated": line.reading.estimated,
         "missing": line.reading.missing.value if line.reading.missing else None,

@@ -66,9 +66,10 @@ def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, reported
 def _evidence(finding: Finding) -> Iterator[str]:
     if finding.evidence:
         rows = [
-            (line.signal, phrases.value(line), phrases.limit(line), phrases.source(line)) for line in finding.evidence
+            (line.signal, phrases.speaks(line), phrases.value(line), phrases.limit(line), phrases.source(line))
+            for line in finding.evidence
         ]
-        yield from table(("evidence", "value", "limit", "source"), rows)
+        yield from table(("evidence", "speaks", "value", "limit", "source"), rows)
 
 
 def _suggestion(finding: Finding, beside: str, *, reported: bool) -> Iterator[str]:

@@ -16,6 +16,7 @@ from diagnostics.units import Unit
 _COLOURS = {Severity.CRITICAL: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 # More entries than this push the answer off the screen; JSON and HTML hold them all.
 _ENTRIES_SHOWN = 3
+_MARKS = {True: "+", False: "-", None: "?"}
 
 
 def text(explanation: Explanation, style: Style = plain) -> str:
@@ -82,10 +83,11 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
 
 def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
     if lines:
-        yield f"   {'evidence':<27}{'value':>10}  {'limit':<11}source"
+        yield f"   {'evidence (+ for, - against)':<28}{'value':>10}  {'limit':<11}source"
     for line in lines:
         name, value, limit = fitted(line.signal, 26), fitted(phrases.value(line), 10), fitted(phrases.limit(line), 10)
-        yield f"   {name:<27}{value:>10}  {limit:<11}{fitted(phrases.source(line), WIDTH - 51)}"
+        source = fitted(phrases.source(line), WIDTH - 54)
+        yield f"   {_MARKS[line.met]} {name:<26}{value:>10}  {limit:<11}{source}"
 
 
 def _suggestion(finding: Finding, style: Style, beside: str, *, reported: bool) -> Iterator[str]:

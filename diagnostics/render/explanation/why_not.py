@@ -31,8 +31,7 @@ def account_of(reported: Sequence[Noted]) -> str:
 
 def _one(result: Result, lines: Sequence[LedgerLine]) -> Iterator[str]:
     yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
-    fired = isinstance(result.outcome, Fires)
-    yield from dict.fromkeys(clean(_shown(line.supporting() if fired else line)) for line in _telling(lines))
+    yield from dict.fromkeys(clean(_shown(line)) for line in _telling(lines))
     decided = _deciding(lines) if isinstance(result.outcome, Quiet) else None
     if decided is not None:
         yield clean(f"  decided by {decided.signal}: {_margin(decided)}")
