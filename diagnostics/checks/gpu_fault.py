@@ -10,7 +10,7 @@ may look healthy to a load balancer.
 
 ## Rules out
 - Errors of the program on the card (Xid 13, 31, 43, 45 and the like): a faulty kernel, or a process that was killed.
-- An old error: DCGM keeps the last code for ever; it counts only when it changed in the window.
+- An old error: DCGM keeps the last code forever; it counts only when it changed in the window.
 - Corrected memory errors: the card has mended them.
 
 ## Do

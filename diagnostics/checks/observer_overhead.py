@@ -19,8 +19,8 @@ timestamps and an export. On small hot models that is a share of the work, up to
 3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): this is a suspicion, not a measurement.
 
 ## Sources
-server#8561 (summaries cost a third of ResNet50's throughput). Measured: a 24.10 server with `rate=1` at about 2,000
-requests/s on two cores ended with signal 11.
+server#8561 (summaries cost a third of the throughput of ResNet50). Measured: a 24.10 server with `rate=1` at about
+2,000 requests/s on two cores ended with signal 11.
 """
 
 from __future__ import annotations

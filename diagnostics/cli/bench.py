@@ -40,7 +40,8 @@ request, or died (what was measured until then is shown), 130 interrupted.
 """
 
 
-class Loads(click.ParamType[tuple[float, ...]]):
+# Generic since Click 8.4 only.
+class Loads(click.ParamType):  # type: ignore[type-arg]
     """Loads such as `1,2,4,8`, ascending and each once."""
 
     name = "loads"

@@ -38,6 +38,7 @@ VERBS = (
     "checks",
     "gen",
     "demo",
+    "help",
 )
 # What a shell shows for a program whose reader went away: 128 + SIGPIPE.
 EXIT_READER_GONE = 141

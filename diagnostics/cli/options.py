@@ -51,7 +51,8 @@ _FLAGS = {"iterations": "--engine-iterations", "headers": "--header"}
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 
-class Duration(click.ParamType[float]):
+# Generic since Click 8.4 only.
+class Duration(click.ParamType):  # type: ignore[type-arg]
     """A duration such as `500ms`, `60s`, `2m` or `1h30m`, as seconds; a bare number is seconds."""
 
     name = "duration"

@@ -6,6 +6,11 @@ import re
 
 import pytest
 from pages import without_code, written
+from proselint.checks import __register__
+from proselint.config import DEFAULT
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile, LintResult
+from source import ROOT
 
 LONGEST_SENTENCE = 20
 # Riddles, and words that make a program a person.
@@ -23,6 +28,15 @@ _BANNED = (
     r"\b(?:simply|easily|obviously|just)\b",
     r"\bplease\b",
 )
+CheckRegistry().register_many(__register__)
+# Docstrings of checks and rules, as pages.
+_GENERATED_PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("runbooks", "lint")
+    for path in (ROOT / "rules" / folder).glob("*.md")
+)
+# Signs of typesetters: the pages have those of a keyboard.
+_TYPOGRAPHY = "typography.symbols"
 _END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z\"(\[*0-9]|$)|\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
 
 
@@ -32,6 +46,12 @@ def sentences(text: str) -> list[str]:
     text = re.sub(r"\]\([^)]*\)", "]", text)
     lines = [line for line in text.splitlines() if not re.match(r"\s*(?:\||#)", line)]
     return [" ".join(one.split()) for one in _END.split("\n".join(lines)) if one.strip()]
+
+
+def proselinted(text: str) -> list[LintResult]:
+    """Return what proselint finds in prose."""
+    found = LintFile("page", text).lint(DEFAULT) if text else []
+    return [one for one in found if not one.check_result.check_path.startswith(_TYPOGRAPHY)]
 
 
 def words(sentence: str) -> int:
@@ -47,6 +67,16 @@ def test_sentences_are_short(name: str) -> None:
 def test_sentences_are_plain(name: str) -> None:
     text = " ".join(sentences(written()[name]))
     assert not [found[0] for phrase in _BANNED for found in re.finditer(phrase, text, re.IGNORECASE)]
+
+
+@pytest.mark.parametrize("name", [*written(), *_GENERATED_PAGES])
+def test_writers_of_english_have_nothing_to_say(name: str) -> None:
+    text = written()[name] if name in written() else (ROOT / name).read_text("utf-8")
+    assert [(found.check_result.message, *found.pos) for found in proselinted("\n\n".join(sentences(text)))] == []
+
+
+def test_the_linter_of_prose_reads_what_it_is_given() -> None:
+    assert {found.check_result.check_path for found in proselinted("A very unique server. It is in close proximity.")}
 
 
 def test_a_long_sentence_and_a_riddle_are_noticed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def diag(installed: Path, tmp_path: Path) -> Diag:
 
 def test_it_holds_the_product_and_nothing_else_at_its_top(content: set[str]) -> None:
     tops = {name.split("/")[0] for name in content}
-    assert tops == {"diagnostics", "exporters", f"triton_diagnostics-{__version__}.dist-info"}
+    own = f"triton_diagnostics-{__version__}"
+    assert tops == {"diagnostics", "exporters", "triton_diagnostics.py", f"{own}.dist-info", f"{own}.data"}
     assert not [name for name in content if "__pycache__" in name or name.endswith(".pyc")]
 
 
@@ -102,6 +104,36 @@ def test_the_installed_program_starts(diag: Diag) -> None:
     reported = diag("--help")
     assert (reported.returncode, reported.stderr) == (0, "")
     assert "explain" in reported.stdout
+
+
+def test_manual_pages_and_completions_are_where_shells_look(installed: Path) -> None:
+    share = installed.parent / "share"
+    pages = {path.name for path in (share / "man/man1").iterdir()}
+    assert pages >= {"diag.1", *(f"diag-{verb}.1" for verb in VERBS)}
+    assert (share / "bash-completion/completions/diag").is_file()
+    assert (share / "zsh/site-functions/_diag").is_file()
+    assert (share / "fish/vendor_completions.d/diag.fish").is_file()
+
+
+def test_its_description_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"triton_diagnostics-{__version__}.dist-info/METADATA").decode()
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    assert "diag explain" in text
+
+
+@pytest.mark.parametrize("package", ["diagnostics", "exporters"])
+def test_another_distribution_in_place_of_ours_is_named(package: str, installed: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "elsewhere" / package
+    taken.mkdir(parents=True)
+    (taken / "__init__.py").write_text("")
+    shadowed = f"import sys; sys.path.insert(0, {str(taken.parent)!r})"
+    code = f"{shadowed}; import triton_diagnostics as ours; sys.exit(ours.main())"
+    reported = _done(installed / "python", "-c", code, folder=tmp_path)
+    assert reported.returncode == 3
+    assert reported.stderr.startswith(f"diag: the package {package} is another one, at {taken}: ")
+    assert len(reported.stderr.splitlines()) == 1
 
 
 def test_every_verb_has_its_help_without_the_extras(installed: Path, tmp_path: Path) -> None:

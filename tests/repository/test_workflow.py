@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
+import tomllib
 
 import yaml
 from source import ROOT
+
+from diagnostics.cli.main import diag
 
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
@@ -32,3 +36,29 @@ def test_hooks_before_a_commit_are_targets() -> None:
     entries = [hook["entry"].split() for repo in config["repos"] for hook in repo["hooks"]]
     assert entries
     assert all(program == "make" and target in _TARGETS for program, target in entries)
+
+
+def test_the_hook_that_others_use_brings_what_linting_needs() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert hook["additional_dependencies"] == project["optional-dependencies"]["lint"]
+
+
+def test_the_action_calls_the_command_as_it_is() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    script = action["runs"]["steps"][-1]["run"].splitlines()
+    (command,) = [shlex.split(line.replace("$PATHS", "models")) for line in script if " lint " in line]
+    arguments = command[2 : command.index(">")]
+    lint = diag.commands.get("lint") or diag.get_command(None, "lint")
+    inputs = action["inputs"]
+    given = [inputs["fail-on"]["default"] if word == "$FAIL_ON" else word for word in arguments]
+    with lint.make_context("lint", given) as context:
+        assert context.params["output"] == "sarif"
+        assert context.params["fail_on"] == "error"
+    assert all(f"inputs.{name}" in str(action) for name in inputs)
+
+
+def test_a_release_has_what_make_dist_builds() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+    steps = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
+    assert [command for step in steps for command in _made(step)] == ["make dist"]

@@ -11,7 +11,7 @@
 - A rate over a range too short for two scrapes.
 
 ## Means
-The expression is empty for ever. The alert looks like a healthy system.
+The expression is empty forever. The alert looks like a healthy system.
 
 ## Do
 Write shares from 0 to 1. Sum both operands by the labels that they share: `sum by (model) (rate(…)) / sum by (model)

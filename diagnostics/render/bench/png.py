@@ -1,4 +1,4 @@
-"""A sweep as a picture, with matplotlib: needs the extra `bench`."""
+"""A sweep as a picture, with matplotlib: needs the extra `plot`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullLocator
 except ModuleNotFoundError as error:
-    raise not_installed(error, "bench", where="--png") from error
+    raise not_installed(error, "plot", where="--png") from error
 
 _TONES = ("tab:blue", "tab:orange")
 _LINES = (("mean", "-"), ("p95", ":"))
