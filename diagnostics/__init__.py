@@ -1,3 +1,3 @@
 """Finds why an NVIDIA Triton + TensorRT-LLM endpoint is slow, and which line to change."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
