@@ -6,18 +6,19 @@ Verbs are imported only when they are used, so that `diag --version` stays as qu
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from diagnostics import __version__
-from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError, reason_of
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError, reason_of
 
 # Of a message, which may quote a key or a name as long as a file: what is wrong stands first, what to do last.
 _BEGINNING, _END = 1500, 500
@@ -40,6 +41,7 @@ VERBS = (
     "demo",
     "help",
 )
+_CLOSED = "is closed"
 # What a shell shows for a program whose reader went away: 128 + SIGPIPE.
 EXIT_READER_GONE = 141
 _EPILOG = """\b
@@ -114,21 +116,45 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the command line after `diag`; by default the process's own.
 
     """
-    # A shell's `>&-` leaves no stream at all.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the process ends; no slow import
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    # A shell's `>&-` leaves no stream at all. What would be lost by that is output, not messages.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")  # each write to it fails, as it should
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the process ends; no slow import
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Unicode must not turn "µs" into a crash.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
-        sys.stdout.flush()
     except (_ReaderGone, BrokenPipeError):
-        # The interpreter flushes once more when it ends, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_READER_GONE
+        code = EXIT_READER_GONE
+    reason = _unwritten(sys.stdout)
+    if reason and code in (EXIT_OK, EXIT_FINDINGS):
+        code = _fail(f"standard output: {reason}", EXIT_COLLECT)
+    _unwritten(sys.stderr)
     return code
+
+
+def _unwritten(stream: TextIO) -> str:
+    """Return why what a stream still holds cannot be written, and have it written nowhere; empty if it is written."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        reason = "the reader is gone"
+    except OSError as error:
+        reason = _CLOSED if error.errno == errno.EBADF else reason_of(error)
+    else:
+        return ""
+    # The interpreter flushes once more when it ends, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return reason
+
+
+def _stream_of(error: OSError) -> str:
+    """Return the stream that click was writing to as this was raised; empty if it was not."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_globals.get("__name__") != click.utils.__name__:
+        return ""
+    return "standard error" if frame.f_locals.get("err") else "standard output"
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -146,8 +172,9 @@ def _run(arguments: list[str] | None) -> int:
     except DiagError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{reason_of(error)}", EXIT_COLLECT)
+        where = error.filename or _stream_of(error)
+        reason = _CLOSED if error.errno == errno.EBADF else reason_of(error)
+        return _fail(f"{where}: {reason}" if where else reason, EXIT_COLLECT)
     except Exception as error:  # noqa: BLE001 - a user gets one line, whatever broke
         text = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
         return _fail(f"{text}; please report it, with what DIAG_DEBUG=1 shows", EXIT_COLLECT)
@@ -189,5 +216,6 @@ def _fail(text: str, code: int) -> int:
     line = clean(scrub_shapes(" ".join(text.split())))
     if len(line) > _BEGINNING + _END:
         line = f"{line[:_BEGINNING]} … {line[-_END:]}"
-    click.echo(f"diag: {line}", err=True)
+    with contextlib.suppress(OSError):  # the code says it, too
+        click.echo(f"diag: {line}", err=True)
     return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -102,9 +103,48 @@ def test_a_recording_of_a_capture_is_refused(capsys: pytest.CaptureFixture[str],
     assert "is a path, and a server is recorded" in one_line(capsys)
 
 
-def test_streams_that_the_shell_has_closed_are_no_crash(monkeypatch: pytest.MonkeyPatch):
+def test_output_that_the_shell_has_closed_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert main(["checks"]) == 0
+    assert main(["checks"]) == 3
     sys.stdout.close()
     sys.stderr.close()
+
+
+PRINTING = (
+    ["--help"],
+    ["--version"],
+    ["checks"],
+    ["explain", CAPTURE],
+    ["diff", CAPTURE, CAPTURE],
+    ["whatif", CAPTURE, "--set", "safety.instance_group.count=3"],
+    ["lint", "fixtures/lint"],
+    ["gen", "--check", "--output", "rules"],
+    ["serve", "--check-config"],
+    ["tune", "--help"],
+)
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_each_verb_says_that_its_output_could_not_be_written(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(arguments) == 3
+    assert one_line(capsys) == "diag: standard output: no space left on device\n"
+
+
+@pytest.mark.parametrize("redirected", [">&-", ">/dev/full", ">&- 2>&-", ">/dev/full 2>/dev/full"])
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_3(redirected: str):
+    started = f'exec "$0" -m tests.hostile.entry "$@" {redirected}'
+    ended = subprocess.run(["bash", "-c", started, sys.executable, "checks"], stderr=subprocess.PIPE, text=True)
+    reason = "is closed" if "&-" in redirected else "no space left on device"
+    assert ended.stderr == ("" if "2>" in redirected else f"diag: standard output: {reason}\n")
+    assert ended.returncode == 3
+
+
+def test_errors_that_cannot_be_written_change_no_exit_code():
+    started = [sys.executable, "-m", "tests.hostile.entry", "explain", "./none.prom"]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(started, stderr=full).returncode == 3
