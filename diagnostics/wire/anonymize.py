@@ -351,7 +351,9 @@ class Anonymizer:
                 return anonymize_log(body, self._names)
             case BodyKind.REPOSITORY:
                 is_config = name.endswith("config.pbtxt")
-                return anonymize_config_file(body.decode(), self._names).encode() if is_config else b""
+                return (
+                    anonymize_config_file(body.decode("utf-8", "replace"), self._names).encode() if is_config else b""
+                )
             case BodyKind.CLIENT:
                 return b"".join(self._json(kind, line) + b"\n" for line in body.splitlines() if line.strip())
             case _:

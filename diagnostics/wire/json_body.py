@@ -67,7 +67,11 @@ def json_value(text: bytes | str, *, whole: bool = True) -> object:
         ValueError: it is not JSON, nested too deeply, or holds more than `MOST_VALUES`.
 
     """
-    body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if isinstance(text, bytes):
+        # A byte that is no character's costs the entry that it stands in, and not the document.
+        body, text = text, text.decode(json.detect_encoding(text), "replace")
+    else:
+        body = text.encode("utf-8", "surrogatepass")
     if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
         raise TooManyValues(f"holds more than {MOST_VALUES:,} values")
     try:
@@ -75,6 +79,15 @@ def json_value(text: bytes | str, *, whole: bool = True) -> object:
         return _whole_characters(value, body) if whole else value
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
+
+
+def in_utf8(body: bytes) -> bytes:
+    """Return a text with each byte that is no character's replaced; the text itself if there are none."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace").encode()
+    return body
 
 
 def _integer(text: str) -> int | float:

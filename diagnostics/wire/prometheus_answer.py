@@ -10,15 +10,17 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.json_body import excerpt, in_utf8
 
 PARTIAL = "a part of the store did not answer"
 _MOST_NAMED = 20
 """Of the series of one answer that cannot be read, how many are named."""
+T = TypeVar("T")
 _LOG = "look at the store's log, or ask for less"
 _HINT = "give the address under which /api/v1/query answers (Mimir: …/prometheus, Thanos: its querier)"
 
@@ -87,7 +89,7 @@ def parse_answer(body: bytes) -> QueryResult:
 
     """
     try:
-        stated = _BODY.decode(body)
+        stated = _decoded(_BODY, body)
         found = _series(stated.data) if stated.status == "success" and stated.data is not None else None
     except _UNREADABLE:
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
@@ -108,9 +110,16 @@ def _failure(stated: _Body, body: bytes) -> MalformedBody:
 def parse_values(body: bytes) -> tuple[str, ...]:
     """Return the values of a label, as `/api/v1/label/NAME/values` gives them; raises as `parse_answer`."""
     try:
-        return tuple(_VALUES.decode(body).data)
+        return tuple(_decoded(_VALUES, body).data)
     except _UNREADABLE:
         raise MalformedBody(f"answers with something else than a label's values: {excerpt(body)}", hint=_HINT) from None
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError:
+        return decoder.decode(in_utf8(body))
 
 
 def _series(data: _Data) -> tuple[tuple[SampledSeries, ...], Sequence[str]]:

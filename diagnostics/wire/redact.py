@@ -7,6 +7,7 @@ When in doubt a value is taken for a secret: a lost word in a log costs less tha
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from functools import lru_cache
@@ -14,6 +15,7 @@ from itertools import pairwise
 
 from diagnostics.settings.addresses import REDACTED, without_credentials
 from diagnostics.wire.anonymize import Anonymizer
+from diagnostics.wire.exposition import MOST_LINES
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.records import BodyKind, Scrape
 
@@ -55,8 +57,12 @@ _KNOWN_KEYS = re.compile(
 
 _REMEMBERED_LENGTH = 200
 """Characters of the longest name whose answer is kept: the cache is bounded by bytes, not only by entries."""
-# No rule matches text like this: an id, a count, a protocol's constant. Most of a recording is such text.
-_HARMLESS = re.compile(r"[a-z0-9]*|\w{0,19}", re.ASCII)
+# Every text that a rule changes holds one of these; most of a recording does not, and is searched once for all rules.
+_TELLTALES = (
+    *("secret", "pass", "pwd", "cred", "auth", "cookie", "key", "token", "jwt", "dsn", "sig", "connection", "@"),
+    *("bearer", "basic", "digest", "akia", "asia", "agpa", "aida", "aroa", "aiza", "ya29.", "gocspx", "github_"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "hf_", "nvapi-", "sk-", "xox", "eyj"),
+)
 
 
 def names_a_secret(name: str) -> bool:
@@ -75,9 +81,14 @@ def _names_a_secret(name: str) -> bool:
     return words[-1:] == ["token"] and not (pairs and _TEXT_TOKENS.fullmatch(pairs[-1]))
 
 
+def _may_hold_secrets(text: str) -> bool:
+    lowered = text.lower()
+    return any(sign in lowered for sign in _TELLTALES)
+
+
 def scrub(text: str) -> str:
     """Return `text` with every value that is named as a secret, or looks like one, replaced."""
-    if _HARMLESS.fullmatch(text):
+    if not _may_hold_secrets(text):
         return text
     text = scrub_shapes(text)
     text = _PARAMETER.sub(_scrub_parameter, text)
@@ -125,6 +136,10 @@ def _blank(value: str) -> str:
     return f"{mark}{REDACTED}{mark}"
 
 
+_MOST_LINES = {BodyKind.METRICS: MOST_LINES, BodyKind.DCGM: MOST_LINES}
+_AS_IT_IS = ("utf-8", "surrogateescape")
+_BINARY = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+"""Control characters that no log has: the escape of colours is one that they have."""
 _TEXT = frozenset({BodyKind.LOG, BodyKind.REPOSITORY, BodyKind.CLIENT})
 _TENSOR_MAPS = frozenset({"input_map", "output_map", "inputMap", "outputMap"})
 """Their keys are names of tensors: `TOKEN` is text there."""
@@ -140,11 +155,13 @@ def redact(scrape: Scrape) -> Scrape:
 
     Secrets are known by the name of their key, label, parameter, flag or header, and by their shape: bearer
     and basic credentials, user info in URLs, keys of the large clouds and forges, private key blocks.
-    A body that is binary (a protobuf trace) cannot be cleaned and is left out, with the reason.
+    What is binary cannot be searched and is left out: a body (a protobuf trace) with the reason, of text those lines.
     """
     server, name = scrub(scrape.server), scrub(scrape.name)
     error = None if scrape.error is None else scrub(scrape.error)
     body = scrape.body
+    if body is not None and body.count(b"\n") > _MOST_LINES.get(scrape.kind, math.inf):
+        body, error = None, "left out: more lines than a metrics page may have"
     if body is not None:
         try:
             body = _clean(body, scrape.kind)
@@ -156,21 +173,52 @@ def redact(scrape: Scrape) -> Scrape:
 
 
 def _clean(body: bytes, kind: BodyKind) -> bytes:
-    text = body.decode()
     if kind in (BodyKind.METRICS, BodyKind.DCGM):
-        return "\n".join(map(_clean_line, text.split("\n"))).encode()
+        text = _text_of(body)
+        if not _may_hold_secrets(text):
+            return text.encode(*_AS_IT_IS)
+        return "\n".join(map(_clean_line, text.split("\n"))).encode(*_AS_IT_IS)
     if kind in _TEXT:
-        return scrub(text).encode()
+        return scrub(_text_of(body)).encode(*_AS_IT_IS)
     try:
-        value = json_value(text)
-        cleaned = _clean_value(value)
+        return _clean_document(body)
     except (ValueError, RecursionError):
-        return scrub(text).encode()
+        pass
+    lines = body.decode().split("\n")
+    return "\n".join(map(_clean_line_of_documents, lines)).encode()
+
+
+def _text_of(body: bytes) -> str:
+    """Return the text of a body, bytes that are no character's kept as they are; lines that are binary are blank."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        lines = (line.decode(*_AS_IT_IS) for line in body.split(b"\n"))
+        return "\n".join("" if _BINARY.search(line) and not _is_utf8(line) else line for line in lines)
+
+
+def _is_utf8(line: str) -> bool:
+    return not any("\udc80" <= char <= "\udcff" for char in line)
+
+
+def _clean_document(body: bytes) -> bytes:
+    value = json_value(body)
+    cleaned = _clean_value(value)
     return body if cleaned == value else json.dumps(cleaned).encode()
+
+
+def _clean_line_of_documents(line: str) -> str:
+    """Clean a line of a file that holds one JSON document a line, as the Collector writes export requests."""
+    try:
+        return _clean_document(line.encode()).decode()
+    except (ValueError, RecursionError):
+        return scrub(line)
 
 
 def _clean_line(line: str) -> str:
     """Clean a line of metrics. Series repeat from scrape to scrape, so that their cleaning is remembered."""
+    if not _may_hold_secrets(line):
+        return line
     sample = _SAMPLE.fullmatch(line)
     if sample is None or len(line) > _REMEMBERED_BODY_LENGTH:
         return scrub(line)

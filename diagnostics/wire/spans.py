@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, Protocol
 import msgspec
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.json_body import excerpt, in_utf8
 
 # Names of the events that Triton puts on its spans (server, `tracer.cc`).
 QUEUE_START = "QUEUE_START"
@@ -264,9 +264,11 @@ def _requests(body: bytes) -> list[_Request]:
             lines = _REQUEST.decode_lines(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             lines = []
-        if not lines:
-            raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
-        return lines
+        if lines:
+            return lines
+        if (readable := in_utf8(body)) is not body:
+            return _requests(readable)
+        raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
 
 
 def _read_group(group: _ResourceSpans, take: Take, sieve: Sieve | None) -> int:

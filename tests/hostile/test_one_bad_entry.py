@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,10 +11,14 @@ import pytest
 
 from diagnostics.errors import MalformedBody
 from diagnostics.render.explanation.json import report
+from diagnostics.window.parsed import ScrapeParser
 from diagnostics.window.window import window_of
-from diagnostics.wire.prometheus_answer import parse_answer
+from diagnostics.wire.exposition import MOST_LINES
+from diagnostics.wire.prometheus_answer import parse_answer, parse_values
 from diagnostics.wire.records import BodyKind, Scrape
+from diagnostics.wire.redact import redact
 from diagnostics.wire.server import parse_index, parse_statistics, read_index, read_statistics, why_no_name
+from diagnostics.wire.trace_export import decode_spans
 from tests.builders import explained
 from tests.captures.recorded import scrapes_of
 
@@ -157,3 +162,76 @@ def test_names_of_real_folders_are_names(name: str):
 def test_whole_characters_that_were_written_as_halves_stay_what_they_are():
     (entry,) = parse_index(b'[{"name":"\\ud83d\\ude00"}]')
     assert entry.name == "\N{GRINNING FACE}"
+
+
+NO_UTF8 = b"caf\xe9\xff"
+
+
+def test_a_byte_that_is_no_character_takes_no_other_model_of_the_statistics_away():
+    found = explained(window_of(altered(lambda body: beside(body, "@").replace(b'"@"', b'"%s"' % NO_UTF8))))
+    assert found.actionable[0].check == "single-instance-serialization"
+    (spot,) = [one for one in found.blind_spots if one.what.startswith("1 entry of")]
+    assert "caf" in spot.what
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "left"),
+    [
+        (BodyKind.INDEX, b'[{"name":"m"},{"name":"@"}]', {"'m'"}),
+        (BodyKind.CONFIG, b'{"name":"m","parameters":{"note":{"string_value":"@"}}}', {"m"}),
+        (BodyKind.SERVER, b'{"name":"@","version":"2.51.0"}', {"2.51.0"}),
+        (BodyKind.NVML, b'{"gpus":[{"index":0,"uuid":"GPU-1","name":"@"}]}', {"GPU-1"}),
+        (BodyKind.CLIENT, b'{"t":1,"ms":2,"model":"m"}\n{"t":1,"ms":2,"model":"@"}\n', {"'m'"}),
+        (BodyKind.LOG, b'I1127 10:00:00.000000 1 x.cc:1] "@"\n', {"log"}),
+        (BodyKind.METRICS, b'[{"iter":1,"note":"@"}]', {"iter"}),
+    ],
+    ids=lambda one: str(one) if isinstance(one, BodyKind) else "",
+)
+def test_a_byte_that_is_no_character_costs_no_more_than_its_entry(kind: BodyKind, body: bytes, left: set[str]):
+    scrape = Scrape(server="s", kind=kind, at=1.0, mono=1.0, body=body.replace(b"@", NO_UTF8), name="m")
+    read = ScrapeParser().parse(scrape)
+    assert not read.error
+    assert all(one.strip("'") in repr(read) for one in left)
+    kept = redact(scrape)
+    assert kept.body is not None
+    assert not kept.error
+
+
+def test_a_byte_that_is_no_character_costs_no_other_span_and_no_other_series():
+    span = b'{"traceId":"%s","spanId":"%s","name":"@","startTimeUnixNano":"1","endTimeUnixNano":"2"}'
+    spans = b",".join(span % (b"a" * 32, b"%016x" % at) for at in (1, 2))
+    sender = b'{"attributes":[{"key":"service.name","value":{"stringValue":"@"}}]}'
+    body = b'{"resourceSpans":[{"resource":%s,"scopeSpans":[{"spans":[%s]}]}]}' % (sender, spans)
+    assert len(decode_spans(body.replace(b"@", NO_UTF8)).spans) == 2
+    batch = decode_spans(body.replace(b"@", b"x", 2).replace(b"@", NO_UTF8))
+    assert (len(batch.spans), batch.corrupt) == (1, 1)
+    assert parse_values(b'{"status":"success","data":["m","%s"]}' % NO_UTF8)[0] == "m"
+    page = b'{"status":"success","warnings":["%s"],"data":{"resultType":"matrix","result":[%s]}}' % (NO_UTF8, SERIES)
+    assert len(parse_answer(page).series) == 1
+
+
+def test_a_recorded_page_keeps_its_lines_beside_one_of_bytes_that_are_no_characters():
+    page = b'nv_inference_count{model="m"} 1\nnv_inference_count{model="%s"} 1\npassword="%s" 2\n\0%s hunter2\n'
+    kept = redact(Scrape(server="s", kind=BodyKind.METRICS, at=1.0, mono=1.0, body=page % ((NO_UTF8,) * 3)))
+    assert kept.body is not None
+    assert kept.body.startswith(b'nv_inference_count{model="m"} 1\nnv_inference_count{model="%s"} 1\n' % NO_UTF8)
+    assert kept.body.endswith(b'password="[REDACTED]" 2\n\n')
+
+
+def test_export_requests_on_lines_of_their_own_are_searched_for_secrets_as_one_is():
+    span = '{"attributes":[{"key":"api_key","value":{"stringValue":"hunter2-Zm9v"}}]}'
+    body = "\n".join(['{"resourceSpans":[{"scopeSpans":[{"spans":[%s]}]}]}' % span] * 2).encode()
+    kept = redact(Scrape(server="s", kind=BodyKind.TRACES, at=1.0, mono=1.0, body=body))
+    assert kept.body is not None
+    assert b"hunter2" not in kept.body
+    assert kept.body.count(b"api_key") == 2
+
+
+def test_a_page_of_too_many_lines_is_not_searched_for_secrets_but_left_out():
+    scrape = Scrape(server="s", kind=BodyKind.METRICS, at=1.0, mono=1.0, body=b"key=1\n" * (MOST_LINES + 1))
+    begun = time.process_time()
+    kept = redact(scrape)
+    assert time.process_time() - begun < 1
+    assert kept.body is None
+    assert kept.error is not None
+    assert "lines" in kept.error
