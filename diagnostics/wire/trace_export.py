@@ -16,6 +16,15 @@ from diagnostics.wire.spans_protobuf import read_protobuf
 SERVICE = "triton-inference-server"
 _SEPARATORS = ", \t\r\n["
 _SERVER_KIND = 2
+MOST_OBJECTS, MOST_EVENTS = 1_000_000, 2_000_000
+"""Of one file, some 200,000 visits of requests to models. All of it is held until the last of them is read."""
+_MOST_EVENTS_OF_ONE = 64
+"""Triton writes a dozen for each visit."""
+# Of what cannot be read, how often as much as the file is long may be read over again.
+_MOST_WASTED = 2
+_SMALL = 1_000_000
+# Of objects are made that take fifty times their two bytes: counted before. An event has 5 parts in 40 bytes.
+_FEW_PARTS, _BYTES_OF_A_PART = 1000, 5
 # September 2001 in Unix nanoseconds, and 31 years of uptime.
 _UNIX_NS = 10**18
 
@@ -35,21 +44,43 @@ def read_triton(body: bytes, take: Take, until: float | None = None) -> int:
 
     Returns how many objects could not be read: they are passed over up to the next one. Ids are Triton's numbers, of
     one server run: the trace of a request is the number of its outermost request.
+
+    Raises:
+        MalformedBody: the file holds more than is read, or is damaged in very many places (what came before is given),
+            or is little but brackets and commas.
+
     """
-    corrupt, traces = 0, dict[int, _Trace]()
-    for item in _objects(body.decode("utf-8", "replace")):
-        try:
-            _take(item, traces)
-        except (ValueError, TypeError, AttributeError):
-            corrupt += 1
+    if sum(map(body.count, (b"{", b"[", b","))) > _FEW_PARTS + len(body) // _BYTES_OF_A_PART:
+        raise MalformedBody("the trace file holds more empty objects than events")
+    corrupt, objects, events, traces = 0, 0, 0, dict[int, _Trace]()
+    rest = ""
+    try:
+        for item in _objects(body.decode("utf-8", "replace")):
+            objects += 1
+            if objects > MOST_OBJECTS or events > MOST_EVENTS:
+                rest = f"the trace file holds more than {objects - 1:,} objects with {events:,} events"
+                break
+            try:
+                events += _take(item, traces)
+            except (ValueError, TypeError, AttributeError):
+                corrupt += 1
+    except _TooDamaged:
+        rest = "the trace file is damaged in very many places"
     _set_clock(traces, until)
+    outermost = _outermost(traces)
     for identity, trace in traces.items():
-        span = _span(identity, trace, traces)
+        span = _span(identity, trace, outermost[identity])
         if span is None:
             corrupt += 1
         else:
             take(span)
+    if rest:
+        raise MalformedBody(f"{rest}, of which the first {len(traces):,} requests are used")
     return corrupt
+
+
+class _TooDamaged(Exception):
+    """More has been read in vain than the file is long."""
 
 
 def _set_clock(traces: Mapping[int, _Trace], until: float | None) -> None:
@@ -63,8 +94,13 @@ def _set_clock(traces: Mapping[int, _Trace], until: float | None) -> None:
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
-    """Yield the array's objects, None for what is no object or cannot be read."""
-    decoder, at = json.JSONDecoder(), 0
+    """Yield the array's objects, None for what is no object or cannot be read.
+
+    Raises:
+        _TooDamaged: after each piece that cannot be read the next one is sought, and that took too long.
+
+    """
+    decoder, at, wasted = json.JSONDecoder(), 0, 0
     while True:
         while at < len(text) and text[at] in _SEPARATORS:
             at += 1
@@ -72,8 +108,15 @@ def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
             return
         try:
             item, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
             yield None
+            # An error counts the lines before it. Of values nested without end it does not say how far it came.
+            read_to, counted = (
+                (error.pos, error.pos // 64) if isinstance(error, json.JSONDecodeError) else (len(text), 0)
+            )
+            wasted += read_to - at + counted
+            if wasted > _MOST_WASTED * max(len(text), _SMALL):
+                raise _TooDamaged from None
             at = text.find('{"id"', at + 1)
             if at < 0:
                 return
@@ -81,27 +124,30 @@ def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
         yield item if isinstance(item, dict) else None
 
 
-def _take(item: Mapping[str, Any] | None, traces: dict[int, _Trace]) -> None:
+def _take(item: Mapping[str, Any] | None, traces: dict[int, _Trace]) -> int:
+    """Add what an object says to the trace of its id; return how many events that are."""
     if item is None:
         raise ValueError("no object")
     trace = traces.setdefault(int(item.get("id", "none")), _Trace())
     if "model_name" in item:
         trace.model, trace.version = str(item["model_name"]), str(item.get("model_version", ""))
         trace.parent = int(item.get("parent_id") or 0)
+    before = len(trace.events)
     for event in item.get("timestamps") or ():
         name, at = MARKS.get(str(event.get("name"))), number(event.get("ns"))
-        if name is not None and at is not None:
+        if name is not None and at is not None and len(trace.events) < _MOST_EVENTS_OF_ONE:
             trace.events.append((name, int(event["ns"])))
+    return len(trace.events) - before
 
 
-def _span(identity: int, trace: _Trace, traces: Mapping[int, _Trace]) -> Span | None:
+def _span(identity: int, trace: _Trace, outermost: int) -> Span | None:
     times = [at for _, at in trace.events]
     if not trace.model or not times or not valid_times(min(times), max(times)):
         return None
     known = dict(trace.events)
     start, end = known.get("REQUEST_START", min(times)), known.get("REQUEST_END", max(times))
     return Span(
-        str(_outermost(identity, traces)),
+        str(outermost),
         str(identity),
         str(trace.parent) if trace.parent else "",
         trace.model,
@@ -116,12 +162,18 @@ def _span(identity: int, trace: _Trace, traces: Mapping[int, _Trace]) -> Span | 
     )
 
 
-def _outermost(identity: int, traces: Mapping[int, _Trace]) -> int:
-    seen: set[int] = set()
-    while identity not in seen and identity in traces and traces[identity].parent in traces:
-        seen.add(identity)
-        identity = traces[identity].parent
-    return identity
+def _outermost(traces: Mapping[int, _Trace]) -> Mapping[int, int]:
+    """Return the outermost request of each one, in one walk over all: they may be a chain as long as the file."""
+    found: dict[int, int] = {}
+    for identity in traces:
+        way: dict[int, None] = {}
+        while identity not in found and identity not in way and traces[identity].parent in traces:
+            way[identity] = None
+            identity = traces[identity].parent
+        last = found.get(identity, identity)
+        found[identity] = last
+        found.update(dict.fromkeys(way, last))
+    return found
 
 
 MAX_UNPACKED_BYTES = 512 * 2**20

@@ -24,12 +24,15 @@ from diagnostics.tuning.patch import unified
 from diagnostics.tuning.pbtxt import parse
 from diagnostics.window.graph import Ensemble
 from diagnostics.window.parsed import parse_client
+from diagnostics.window.traces import SpanStore
+from diagnostics.wire import trace_export
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
 from diagnostics.wire.prometheus_answer import parse_answer, parse_values
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import redact, scrub
 from diagnostics.wire.saved import recognised
+from diagnostics.wire.trace_export import read_triton
 from tests.attack.measuring import diag
 
 LENGTH, DOUBLINGS = 10_000, 3
@@ -246,3 +249,37 @@ def test_a_message_is_one_short_line_without_escapes_whatever_a_file_holds(key: 
     assert ended.errors.rstrip("\n").isprintable()
     assert len(ended.errors) < 3000
     assert "there is no such setting" in ended.errors
+
+
+def trace_file(text: str) -> object:
+    """Read a file of Triton's own traces, whose objects are these."""
+    with contextlib.suppress(MalformedBody):
+        return read_triton(f"[{text}".encode(), lambda _: None)
+
+
+REQUEST = (
+    '{"id":%d,"model_name":"a","parent_id":%d,"timestamps":[{"name":"REQUEST_START","ns":10},{"name":"A","ns":9}]},'
+)
+
+
+@pytest.mark.parametrize(
+    "part", [REQUEST, '{"id":', '{"id":"', '{"id":1,"padding":["long enough",', '{"id":%d},        ']
+)
+def test_a_trace_file_is_read_in_time_that_grows_with_it(part: str):
+    """Also one whose requests are each below the one before, and one that can be read nowhere."""
+    count, took, before = 2_500, 0.0, 0.0
+    for _ in range(DOUBLINGS + 1):
+        numbers = part.count("%d")
+        text = "".join(part % ((at, at - 1)[:numbers]) for at in range(1, count + 1))
+        before, took = took, seconds(trace_file, text)
+        count *= 2
+    assert took < ENOUGH or took < 3 * before
+
+
+def test_of_a_long_trace_file_the_beginning_is_used_and_the_rest_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trace_export, "MOST_OBJECTS", 100)
+    store = SpanStore()
+    store.add(f"[{''.join(REQUEST % (at, 0) for at in range(1, 200))}".encode(), 1e9)
+    assert len(store.held().spans) == 100
+    assert "more than 100 objects" in store.counts.reason
+    assert "first 100 requests" in store.counts.reason

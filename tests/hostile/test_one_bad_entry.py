@@ -220,7 +220,7 @@ def test_a_recorded_page_keeps_its_lines_beside_one_of_bytes_that_are_no_charact
 
 def test_export_requests_on_lines_of_their_own_are_searched_for_secrets_as_one_is():
     span = '{"attributes":[{"key":"api_key","value":{"stringValue":"hunter2-Zm9v"}}]}'
-    body = "\n".join(['{"resourceSpans":[{"scopeSpans":[{"spans":[%s]}]}]}' % span] * 2).encode()
+    body = "\n".join(['{"resourceSpans":[{"scopeSpans":[{"spans":[' + span + "]}]}]}"] * 2).encode()
     kept = redact(Scrape(server="s", kind=BodyKind.TRACES, at=1.0, mono=1.0, body=body))
     assert kept.body is not None
     assert b"hunter2" not in kept.body
