@@ -18,6 +18,7 @@ from diagnostics.lint.rule import LintTopic
 from diagnostics.lint.run import LintReport, lint
 from diagnostics.render.lint.json import lint_report, lint_sarif, lint_schema
 from diagnostics.render.lint.text import lint_text
+from tests.render.schemas import closed
 
 WAIVED = model("b", "# diag: ignore[no-warm-up] as agreed\nmax_batch_size: 2\n")
 Printed = pytest.CaptureFixture[str]
@@ -49,7 +50,7 @@ def test_text_cannot_be_made_to_move_the_cursor() -> None:
 def test_json_meets_its_schema_and_holds_place_fix_and_reason() -> None:
     reported = lint_report(_report())
 
-    jsonschema.validate(reported, json.loads(lint_schema()))
+    jsonschema.validate(reported, closed(lint_schema()))
     (problem,) = reported["problems"]
     assert (problem["path"], problem["line"], problem["column"]) == ("models/a/config.pbtxt", 3, 1)
     assert problem["fix"] == {"model": "a", "settings": [{"path": "max_batch_size", "value": 0}]}

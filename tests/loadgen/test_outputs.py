@@ -12,7 +12,6 @@ import jsonschema
 import msgspec
 import pytest
 
-import diagnostics.render
 from diagnostics.bench.block import LoadBlock, RequestLimits
 from diagnostics.bench.notes import notes_of
 from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult, parse_report
@@ -20,10 +19,11 @@ from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench.document import bench_document
 from diagnostics.render.bench.html import bench_html
-from diagnostics.render.bench.json import bench_json, schema
+from diagnostics.render.bench.json import ReportDocument, bench_json, bench_schema
 from diagnostics.render.markdown import as_markdown
 from diagnostics.render.text import as_text
 from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
+from tests.render.schemas import closed
 
 CAUSE = "single-instance-serialization of safety"
 HOSTILE = "<script>alert(1)</script>\x1b[2J|*x*"
@@ -133,14 +133,25 @@ def test_an_early_end_is_reported_beside_a_report_that_goes_into_a_file(
 
 
 def test_the_schema_describes_what_is_written(swept: BenchReport, crossing: BenchReport) -> None:
-    described = json.loads((Path(diagnostics.render.__file__).with_name("bench.schema.json")).read_text("utf-8"))
-    assert described == json.loads(json.dumps(schema()))
+    described = closed(bench_schema())
     for one in (swept, crossing):
         document = json.loads(bench_json(one))
         jsonschema.validate(document, described)
         assert len(document["summary"]["targets"]) == len(one.targets)
     assert document["summary"]["comparison"]["outcome"] == "crossover"
     assert document["summary"]["targets"][0]["knee"]["load"] == 4
+
+
+def test_the_schema_has_the_fields_and_types_of_the_document() -> None:
+    written, made = json.loads(bench_schema()), msgspec.json.schema(ReportDocument)
+    for one in (*written["$defs"].values(), *made["$defs"].values()):
+        one.pop("title", None)
+        del one["description"]
+    for one in written["$defs"].values():
+        for about in one.get("properties", {}).values():
+            del about["description"]
+
+    assert written["$defs"] == json.loads(json.dumps(made["$defs"]))
 
 
 def test_a_report_is_read_back_as_it_was_written(swept: BenchReport) -> None:

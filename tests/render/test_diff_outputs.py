@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 
 import html5lib
@@ -14,6 +13,7 @@ from diagnostics.render.diff.json import diff_report, diff_schema
 from diagnostics.render.markdown import as_markdown
 from diagnostics.render.text import as_text
 from tests.render.differences import NAMES, differences
+from tests.render.schemas import closed
 from tests.render.situations import HOSTILE, as_json
 
 each = pytest.mark.parametrize("name", NAMES)
@@ -26,7 +26,7 @@ def of(name: str) -> WindowDiff:
 
 @each
 def test_every_difference_meets_the_schema(name: str) -> None:
-    jsonschema.validate(as_json(diff_report(of(name))), json.loads(diff_schema()))
+    jsonschema.validate(as_json(diff_report(of(name))), closed(diff_schema()))
 
 
 def test_the_schema_refuses_what_is_no_difference() -> None:
@@ -34,7 +34,7 @@ def test_the_schema_refuses_what_is_no_difference() -> None:
 
     for wrong in ({**report, "outcome": "better"}, {**report, "schema_version": 2}, {**report, "entries": [{}]}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(as_json(wrong), json.loads(diff_schema()))
+            jsonschema.validate(as_json(wrong), closed(diff_schema()))
 
 
 @each

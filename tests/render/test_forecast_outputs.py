@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report, verify_schema
 from tests.forecast.performances import estimate
 from tests.render.forecasts import WINDOW, proposal, sweep, verification
+from tests.render.schemas import closed
 from tests.render.situations import HOSTILE, as_json
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
@@ -45,17 +45,17 @@ _WINDOWS = (WINDOW, WINDOW)
 
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_every_forecast_meets_the_schema(name: str) -> None:
-    jsonschema.validate(as_json(forecast_report(PROPOSALS[name])), json.loads(forecast_schema()))
+    jsonschema.validate(as_json(forecast_report(PROPOSALS[name])), closed(forecast_schema()))
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_sweep_meets_the_schema(name: str) -> None:
-    jsonschema.validate(as_json(sweep_report(SWEEPS[name])), json.loads(forecast_schema()))
+    jsonschema.validate(as_json(sweep_report(SWEEPS[name])), closed(forecast_schema()))
 
 
 @pytest.mark.parametrize("name", VERIFICATIONS)
 def test_every_verification_meets_its_schema(name: str) -> None:
-    jsonschema.validate(as_json(verify_report(VERIFICATIONS[name], _WINDOWS)), json.loads(verify_schema()))
+    jsonschema.validate(as_json(verify_report(VERIFICATIONS[name], _WINDOWS)), closed(verify_schema()))
 
 
 def test_the_schemas_refuse_what_is_neither() -> None:
@@ -63,9 +63,9 @@ def test_the_schemas_refuse_what_is_neither() -> None:
 
     for wrong in ({**forecast, "kind": "sweep"}, {**forecast, "baseline": {}}, {**forecast, "schema_version": 2}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(as_json(wrong), json.loads(forecast_schema()))
+            jsonschema.validate(as_json(wrong), closed(forecast_schema()))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(as_json({**verified, "verdict": "maybe"}), json.loads(verify_schema()))
+        jsonschema.validate(as_json({**verified, "verdict": "maybe"}), closed(verify_schema()))
 
 
 def test_the_report_holds_the_numbers_under_the_names_of_the_contract() -> None:

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import json
-
 import jsonschema
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.explanation.json import report, schema
+from tests.render.schemas import closed
 from tests.render.situations import as_json, situations
 
 
 def test_every_report_meets_the_schema(situation: Explanation) -> None:
-    jsonschema.validate(as_json(report(situation)), json.loads(schema()))
+    jsonschema.validate(as_json(report(situation)), closed(schema()))
 
 
 def test_an_interval_without_an_end_is_null() -> None:

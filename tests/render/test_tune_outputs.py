@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from dataclasses import replace
@@ -17,6 +16,7 @@ from diagnostics.render.text import as_text
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.document import carried_document, tuned_document
 from diagnostics.render.tuning.json import carried_report, tuned_report, tuning_schema
+from tests.render.schemas import closed
 from tests.render.situations import HOSTILE, as_json
 from tests.render.test_forecast_outputs import UNSAFE
 from tests.render.tunings import CLOSED, candidate, carried, short, tuned
@@ -42,12 +42,12 @@ def stated(name: str) -> str:
 
 @pytest.mark.parametrize("name", TUNED)
 def test_every_tuning_meets_the_schema(name: str) -> None:
-    jsonschema.validate(as_json(tuned_report(TUNED[name])), json.loads(tuning_schema()))
+    jsonschema.validate(as_json(tuned_report(TUNED[name])), closed(tuning_schema()))
 
 
 @pytest.mark.parametrize("name", CARRIED)
 def test_every_list_of_carried_loads_meets_the_schema(name: str) -> None:
-    jsonschema.validate(as_json(carried_report(CARRIED[name])), json.loads(tuning_schema()))
+    jsonschema.validate(as_json(carried_report(CARRIED[name])), closed(tuning_schema()))
 
 
 def test_the_schema_refuses_what_is_neither() -> None:
@@ -55,7 +55,7 @@ def test_the_schema_refuses_what_is_neither() -> None:
 
     for wrong in ({**report, "kind": "capacity"}, {**report, "answer": {}}, {**report, "met": None}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(as_json(wrong), json.loads(tuning_schema()))
+            jsonschema.validate(as_json(wrong), closed(tuning_schema()))
 
 
 def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> None:

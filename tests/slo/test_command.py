@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +13,7 @@ from diagnostics.render.slo.json import slo_report, slo_schema
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.reading import read_slos
 from exporters.sources.access import SourceOptions
+from tests.render.schemas import closed
 
 CAPTURE = Path(__file__).parents[2] / "fixtures/captures/cpu-handed-single-instance.tar.xz"
 SLOS = """\
@@ -49,7 +49,7 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> No
     )
     assert missed is None
     found = slo_report(reports)
-    jsonschema.validate(found, json.loads(slo_schema()))
+    jsonschema.validate(found, closed(slo_schema()))
     latency, _, absent = found["slos"]
     assert latency["period"]["seconds"] == 7 * DAY
     assert latency["causes"][0]["check"] == "single-instance-serialization"

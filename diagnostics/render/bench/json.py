@@ -1,14 +1,9 @@
-"""A load test as JSON, schema version 1: the report as `diag bench` reads it back, and what follows from it.
-
-`bench.schema.json` is this module's `schema()`.
-"""
+"""A load test as JSON, schema version 1: the report as `diag bench` reads it back, and what follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from inspect import cleandoc
-from typing import Any
 
 import msgspec
 
@@ -16,6 +11,7 @@ from diagnostics.bench.block import MEASURES, Diagnosis
 from diagnostics.bench.crossover import Comparison, Knee, knee
 from diagnostics.bench.report import BenchReport, BlockMean, LoadPoint, TargetResult
 from diagnostics.render.bench import phrases
+from diagnostics.render.json_head import schema_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +73,6 @@ def _point(point: LoadPoint) -> PointSummary:
     return PointSummary(load=point.load, measures=measures, diagnosis=found, diagnosed_blocks=count)
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the document."""
-    described = msgspec.json.schema(ReportDocument)
-    # msgspec 0.22 keeps the indentation of docstrings, 0.23 does not.
-    for definition in described["$defs"].values():
-        if "description" in definition:
-            definition["description"] = cleandoc(definition["description"])
-    return described
+def bench_schema() -> str:
+    """Return the text of the JSON Schema that every document meets."""
+    return schema_text("bench")

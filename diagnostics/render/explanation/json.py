@@ -186,10 +186,11 @@ def _anatomy(explanation: Explanation, item: Anatomy) -> Json:
 
 
 def _seen_in_traces(stage: Stage) -> Json:
-    """What only traces show of a stage: its place on the critical path, medians and tails by phase."""
+    """What a stage is on the critical path, and what only traces show: medians and tails by phase."""
     return {
         "critical_path_share": stage.path_share,
         "gap_before_seconds": stage.gap_seconds,
+        "saves_at_most_seconds": _finite(stage.most_seconds),
         "p50": {f"{phase.value}_seconds": spread.p50 for phase, spread in stage.spread.items()},
         "p95": {f"{phase.value}_seconds": spread.p95 for phase, spread in stage.spread.items()},
     }

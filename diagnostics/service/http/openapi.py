@@ -94,5 +94,6 @@ def _named(name: str, written: str) -> Json:
     text = written.replace("#/$defs/", f"{_COMPONENTS}{name}_")
     whole: Json = json.loads(text)
     parts = whole.pop("$defs")
-    whole.pop("$schema")
+    # A name of its own would be what references inside it are relative to.
+    del whole["$schema"], whole["$id"]
     return {name: whole, **{f"{name}_{inner}": part for inner, part in parts.items()}}
