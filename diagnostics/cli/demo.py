@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from diagnostics.cli.options import DURATION, coloured, is_given, nearest
-from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 
 if TYPE_CHECKING:
     from diagnostics.demo.faults import DemoFault
-    from diagnostics.demo.load import LoadProgress
+    from diagnostics.loadgen.load import LoadProgress
 
 # Of each load, in seconds: a shorter one holds too few scrapes to tell a cause by.
 SHORTEST_LOAD = 12.0
@@ -61,7 +61,10 @@ def command(ctx: click.Context, name: str, keep: bool, listing: bool, seconds: f
             f"there is no fault {name!r}", where="--fault", hint=nearest(name, fault_names(), "diag demo --list")
         )
     # Before the server is fetched and started: without a client there is nothing to show.
-    import_module("diagnostics.demo.client")
+    try:
+        import_module("diagnostics.loadgen.http_transports")
+    except ModuleNotFoundError as error:
+        raise not_installed(error, "demo", where="diag demo") from error
     fault = load_fault(name)
     if keep:
         _keep(fault, seconds)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.sources import TIMELESS, WindowOptions, until_sure
-from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import DemoFault, make_release
-from diagnostics.demo.load import LoadProgress, LoadSummary, SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.loadgen.driving import Action, run_load
+from diagnostics.loadgen.load import LoadProgress, LoadSummary, SentRequest, summarise
 from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import mean_after
 from diagnostics.render.plain import WIDTH

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.demo.environment import reference_root
-from diagnostics.demo.load import LoadProfile, Pattern
 from diagnostics.errors import UsageError
+from diagnostics.loadgen.load import LoadProfile, Pattern
 
 _OVERLAY_ONLY = ("fault.toml", "release")
 

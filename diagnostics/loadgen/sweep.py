@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from diagnostics.bench.block import LoadBlock, RequestLimits, RequestResult, block_of
 from diagnostics.bench.notes import notes_of
 from diagnostics.bench.report import MOST_BLOCKS, BenchReport, LoadPoint, TargetResult
-from diagnostics.demo.load import LoadProfile, schedule
 from diagnostics.errors import UsageError
-from diagnostics.loadgen.pacing import Pacer, Sent
+from diagnostics.loadgen.load import LoadProfile, schedule
+from diagnostics.loadgen.pacing import Pacer, Sent, undisturbed
 from diagnostics.loadgen.target import LoadTarget
 from diagnostics.loadgen.watching import Watcher
 
@@ -160,7 +160,8 @@ class LoadSweep:
         target = contender.target
         watch = contender.watcher.watch(plan.warm_up, plan.seconds) if contender.watcher else None
         try:
-            sent = await self._pacer(target, load, block).run(None if plan.closed else plan.arrivals(load, block))
+            with undisturbed():
+                sent = await self._pacer(target, load, block).run(None if plan.closed else plan.arrivals(load, block))
         except BaseException:
             if watch:
                 watch.cancel()

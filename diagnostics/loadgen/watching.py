@@ -11,10 +11,10 @@ from dataclasses import replace
 from types import FrameType
 
 from diagnostics.bench.block import Diagnosis, RequestResult
-from diagnostics.demo.load import SentRequest
 from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.loadgen.pacing import sent_request
 from diagnostics.render.phrases import headline, next_step, subject_name
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
@@ -168,17 +168,7 @@ class Watcher:
             self._capture.add(redact(scrape))
 
     def _client(self, model: str, answers: Iterable[RequestResult]) -> Scrape:
-        records = [
-            SentRequest(
-                t=self._clock + one.sent,
-                model=model,
-                ms=(one.end - one.sent) * 1e3,
-                ok=one.ok,
-                code=one.code,
-                delay_ms=one.late * 1e3,
-            ).line()
-            for one in sorted(answers, key=lambda one: one.sent)
-        ]
+        records = [sent_request(one, model, self._clock).line() for one in sorted(answers, key=lambda one: one.sent)]
         now = time.time()
         return Scrape(
             server="", kind=BodyKind.CLIENT, at=now, mono=now, body="".join(f"{r}\n" for r in records).encode()

@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from diagnostics.demo.driving import Action
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
+from diagnostics.loadgen.driving import Action
+from diagnostics.loadgen.load import SentRequest, summarise
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions

@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 import urllib3
 
-from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment, find_environment, reference_root
 from diagnostics.demo.faults import load_fault, make_release, materialise
-from diagnostics.demo.load import LoadProfile, Pattern, summarise
 from diagnostics.demo.server import HOST, Ports, TritonLauncher
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.loadgen.driving import Action, run_load
+from diagnostics.loadgen.load import LoadProfile, Pattern, summarise
 
 pytestmark = pytest.mark.live
 # Seconds that a server gets for its end: by default it takes some to unload its models, one instance after another.

@@ -7,23 +7,22 @@ where none came).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
-import urllib3
+
+from diagnostics.loadgen.pacing import event_loop
+from tests.loadgen.posting import Clients, Post
 
 # Long after any drawn queue, and short enough to end a run in which nothing is answered any more.
 PATIENCE_SECONDS = 20.0
-# Threads, each with a connection of its own; more requests are never out at once in a run that keeps up.
+# More requests are never out at once in a run that keeps up.
 _IN_FLIGHT = 256
-# Until the threads have started and the server has seen a first request.
-_LEAD_SECONDS = 0.5
 Row = tuple[float, float, float, int]
 
 
@@ -38,49 +37,25 @@ class Order:
     clients: int = 0
 
 
-class _Client:
-    def __init__(self, order: Order) -> None:
-        data = [round(0.123 + number / 7, 5) for number in range(order.width)]
-        tensor = {"name": "IN", "datatype": "FP32", "shape": [1, order.width], "data": data}
-        self._body = json.dumps({"inputs": [tensor]}).encode()
-        self._url, self._local = order.url, threading.local()
-        self.started = time.monotonic() + _LEAD_SECONDS
-
-    def ask(self, due: float | None = None) -> Row:
-        if not hasattr(self._local, "http"):
-            self._local.http = urllib3.PoolManager(retries=False, timeout=PATIENCE_SECONDS)
-        sent, code = time.monotonic() - self.started, 0
-        try:
-            code = self._local.http.request("POST", self._url, body=self._body).status
-        except urllib3.exceptions.HTTPError:
-            self._local.http.clear()
-        late = 0.0 if due is None else sent - due
-        return round(sent, 6), round(late, 6), round(time.monotonic() - self.started - sent, 6), code
-
-    def loop(self, until: float) -> list[Row]:
-        self.wait(0.0)
-        rows = []
-        while time.monotonic() - self.started < until:
-            rows.append(self.ask())
-        return rows
-
-    def wait(self, due: float) -> None:
-        time.sleep(max(0.0, self.started + due - time.monotonic()))
-
-
 def send(order: Order) -> list[Row]:
     """Send what is ordered and return a row per request, in order of sending."""
-    client = _Client(order)
-    print(time.time() + _LEAD_SECONDS, flush=True)
-    with ThreadPoolExecutor(max_workers=order.clients or _IN_FLIGHT) as pool:
-        if order.clients:
-            loops = [pool.submit(client.loop, order.seconds) for _ in range(order.clients)]
-            return sorted(row for loop in loops for row in loop.result())
-        answers = []
-        for due in order.arrivals:
-            client.wait(due)
-            answers.append(pool.submit(client.ask, due))
-        return [answer.result() for answer in answers]
+    data = [round(0.123 + number / 7, 5) for number in range(order.width)]
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [1, order.width], "data": data}
+    post = Post(url=order.url, body=json.dumps({"inputs": [tensor]}).encode())
+    clients = Clients(
+        chain=lambda _: (post,),
+        seconds=order.seconds,
+        arrivals=None if order.clients else order.arrivals,
+        clients=order.clients or _IN_FLIGHT,
+        patience=PATIENCE_SECONDS,
+    )
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        sent = runner.run(clients.run(lambda: print(time.time(), flush=True)))
+    rows = (
+        (round(one.sent - sent.start, 6), round(one.late, 6), round(one.end - one.sent, 6), one.code)
+        for one in sent.answers
+    )
+    return sorted(rows)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.loadgen.driving import run_load
 from diagnostics.tuning.changes import KNOWN_PATHS, is_build_option
 from tests.collect.fake_triton import free_ports
 from tests.soak.running import Serving, serving, until

@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.loadgen.driving import run_load
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover
 

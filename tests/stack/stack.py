@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import DemoFault, load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.loadgen.driving import run_load
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind

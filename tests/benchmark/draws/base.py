@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from diagnostics.demo.load import LoadProfile
+from diagnostics.loadgen.load import LoadProfile
 from tests.benchmark.deployment import Deployment, EngineSpec, StageSpec
 
 _WORDS = (

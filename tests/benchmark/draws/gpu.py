@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from diagnostics.demo.load import LoadProfile, Pattern
+from diagnostics.loadgen.load import LoadProfile, Pattern
 from tests.benchmark.deployment import Deployment
 from tests.benchmark.draws.base import DURATION, Drawn, healthy_deployment, poisson
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from diagnostics.demo.load import LoadProfile, Pattern
+from diagnostics.loadgen.load import LoadProfile, Pattern
 from tests.benchmark.draws.base import DURATION, Drawn, Traffic, healthy_deployment, poisson
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import random
 import struct
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 
-import urllib3
-
-from diagnostics.demo.load import LoadProfile, Pattern, SentRequest, schedule
+from diagnostics.loadgen.load import LoadProfile, Pattern, SentRequest, schedule
 from tests.benchmark.hop import Hop
 from tests.benchmark.kinds.world import Load
+from tests.loadgen.posting import Clients, Post, send_all
 
 _IN_FLIGHT = 200
 # From so many numbers on they are sent as bytes, not as text.
@@ -25,35 +22,30 @@ _LENGTH = "Inference-Header-Content-Length"
 
 def send(loads: Sequence[Load], url: str, seconds: float, seed: int) -> list[SentRequest]:
     """Send what all the clients of an incident send, and return what they saw, in order of sending."""
-    started = time.monotonic()
     with ExitStack() as stack:
-        streams = []
+        groups = []
         for number, load in enumerate(loads):
             way = stack.enter_context(Hop(url, load.hop_ms)).url if load.hop_ms else url
-            streams.append(_Stream(load, way, seconds, seed + 100 * number, started))
-        threads = [threading.Thread(target=stream.run) for stream in streams]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return sorted((record for stream in streams for record in stream.records), key=lambda record: record.t)
+            groups.append(_Stream(load, way, seconds, seed + 100 * number).clients())
+        return send_all(groups)
 
 
 class _Stream:
-    def __init__(self, load: Load, url: str, seconds: float, seed: int, started: float) -> None:
-        self.load, self.url, self.started = load, url, started
+    def __init__(self, load: Load, url: str, seconds: float, seed: int) -> None:
+        self.load, self.url, self.started = load, url, time.monotonic()
         self.end, self.middle = load.end or seconds, seconds / 2
-        self.chance, self.seed, self.local = random.Random(seed), seed, threading.local()
-        self.records: list[SentRequest] = []
+        self.chance, self.seed = random.Random(seed), seed
 
-    def run(self) -> None:
-        with ThreadPoolExecutor(max_workers=_IN_FLIGHT) as pool:
-            if self.load.clients:
-                work: list[Future[None]] = [pool.submit(self._loop) for _ in range(self.load.clients)]
-            else:
-                work = [pool.submit(self._at, due, number) for number, due in enumerate(self._dues())]
-            for one in work:
-                one.result()
+    def clients(self) -> Clients:
+        load = self.load
+        return Clients(
+            chain=self._thinking if load.clients else self._turn,
+            seconds=self.end - load.start if load.clients else self.end,
+            arrivals=None if load.clients else list(self._dues()),
+            clients=load.clients or _IN_FLIGHT,
+            patience=load.patience,
+            start=load.start if load.clients else 0.0,
+        )
 
     def _dues(self) -> Iterator[float]:
         load, seconds = self.load, self.end - self.load.start
@@ -72,47 +64,34 @@ class _Stream:
             )
             yield from (load.start + begins * seconds + due for due in schedule(profile))
 
-    def _at(self, due: float, number: int) -> None:
-        time.sleep(max(0.0, self.started + due - time.monotonic()))
+    def _turn(self, number: int) -> Iterator[Post]:
         load = self.load
         if not load.turns:
             for model in load.by_hand or (load.model,):
-                self._ask(model, due, number, {})
+                yield self._post(model, number, {})
             return
         last = load.turns - (2 if self.chance.random() < load.left_open else 1)
         for turn in range(last + 1):
-            time.sleep(load.pause if turn else 0.0)
             ends = turn == load.turns - 1
             own = {"sequence_id": number + 1, "sequence_start": turn == 0, "sequence_end": ends}
-            self._ask(load.model, due, number, own)
+            yield self._post(load.model, number, own, pause=load.pause if turn else 0.0)
 
-    def _loop(self) -> None:
-        time.sleep(max(0.0, self.started + self.load.start - time.monotonic()))
-        number = 0
-        while time.monotonic() - self.started < self.end:
-            self._ask(self.load.model, time.monotonic() - self.started, number, {})
-            number += 1
-            time.sleep(self.load.think * self.chance.uniform(0.5, 1.5))
+    def _thinking(self, number: int) -> Iterator[Post]:
+        yield self._post(self.load.model, number, {})
+        yield Post(pause=self.load.think * self.chance.uniform(0.5, 1.5))
 
-    def _ask(self, model: str, due: float, number: int, parameters: dict[str, object]) -> None:
+    def _post(self, model: str, number: int, parameters: dict[str, object], pause: float = 0.0) -> Post:
         load = self.load
         if load.high is not None:
             parameters = {**parameters, "priority": 1 if self.chance.random() < load.high else 2}
-        version = load.version_later if load.version_later and due >= self.middle else load.version
+        later = load.version_later and time.monotonic() - self.started >= self.middle
+        version = load.version_later if later else load.version
         path = f"{self.url}/v2/models/{model}" + (f"/versions/{version}" if version else "")
-        body, headers = self._body(number, parameters)
         if load.stream:
-            body, headers = json.dumps({"IN": [0.5] * load.values}).encode(), {}
-        if not hasattr(self.local, "http"):
-            self.local.http = urllib3.PoolManager(retries=False, timeout=load.patience)
-        sent, code = time.time(), 0
-        try:
-            verb = "generate_stream" if load.stream else "infer"
-            code = self.local.http.request("POST", f"{path}/{verb}", body=body, headers=headers).status
-        except urllib3.exceptions.HTTPError:
-            self.local.http.clear()
-        ms = (time.time() - sent) * 1e3
-        self.records.append(SentRequest(t=sent, model=model, ms=ms, ok=code == 200, code=code))
+            body = json.dumps({"IN": [0.5] * load.values}).encode()
+            return Post(url=f"{path}/generate_stream", model=model, body=body, pause=pause)
+        body, headers = self._body(number, parameters)
+        return Post(url=f"{path}/infer", model=model, body=body, headers=headers, pause=pause)
 
     def _body(self, number: int, parameters: dict[str, object]) -> tuple[bytes, dict[str, str]]:
         load = self.load

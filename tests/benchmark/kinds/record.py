@@ -21,8 +21,8 @@ import grpc
 import urllib3
 
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import SentRequest, summarise
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.loadgen.load import SentRequest, summarise
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions

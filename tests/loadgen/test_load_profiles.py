@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.demo.driving import run_load
-from diagnostics.demo.load import LoadProfile, Pattern, SentRequest, schedule, summarise, write_records
 from diagnostics.demo.server import Ports
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.loadgen.driving import run_load
+from diagnostics.loadgen.load import LoadProfile, Pattern, SentRequest, schedule, summarise, write_records
 
 
 def poisson(rate: float = 40.0, duration: float = 60.0, seed: int = 1) -> LoadProfile:
@@ -109,5 +109,5 @@ def test_records_are_written_as_a_captures_client_file(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_is_one_clear_error() -> None:
     pytest.importorskip("tritonclient.http")
-    with pytest.raises(CollectError, match="does not answer"):
+    with pytest.raises(CollectError, match="check the address"):
         run_load(f"http://127.0.0.1:{Ports.free().http}", poisson(duration=1))
