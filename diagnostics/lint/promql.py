@@ -59,6 +59,7 @@ class PromqlNode:
         matchers: values by label, of a selector.
         equals: those of `=` alone.
         range_seconds: of a selector with a range; else 0.
+        shifted: whether a selector reads another time than the query's (`offset`, `@`).
         by: labels that an aggregation keeps, None when it keeps all but those of `without`.
         without: labels that an aggregation drops, or that two operands are matched without.
         on: labels that two operands are matched by; None for all of theirs.
@@ -74,6 +75,7 @@ class PromqlNode:
     matchers: Mapping[str, str] = field(default_factory=dict)
     equals: Mapping[str, str] = field(default_factory=dict)
     range_seconds: float = 0.0
+    shifted: bool = False
     by: frozenset[str] | None = frozenset()
     without: frozenset[str] = frozenset()
     on: frozenset[str] | None = None
@@ -185,7 +187,10 @@ def _selector(tree: Any, seconds: float) -> PromqlNode:
     matchers = {one.name: one.value for one in tree.matchers.matchers}
     equals = {one.name: one.value for one in tree.matchers.matchers if str(one.op).endswith(".Equal")}
     name = tree.name or equals.get("__name__", "")
-    return PromqlNode(kind=NodeKind.SELECTOR, name=name, matchers=matchers, equals=equals, range_seconds=seconds)
+    shifted = tree.offset is not None or tree.at is not None
+    return PromqlNode(
+        kind=NodeKind.SELECTOR, name=name, matchers=matchers, equals=equals, range_seconds=seconds, shifted=shifted
+    )
 
 
 @cache

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagnostics import names
+from diagnostics.lint.promql import NodeKind, PromqlNode, parsed
 from diagnostics.slo.fields import YamlFields
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Triton
 
@@ -65,13 +66,6 @@ def _plain(query: str) -> Iterator[str]:
 
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(?:window|Window)\s*\}\}|\$\{?window\}?")
 _RANGE = re.compile(r"\[\s*(?:\d+(?:ms|[smhdwy]))+\s*\]")
-_SELECTOR = r"([a-zA-Z_:][\w:]*)\s*+(?:\{([^{}]*)\})?"
-_BARE = re.compile(rf"\s*+{_SELECTOR}\s*+")
-_COUNTED = re.compile(
-    r"\s*+(?:sum\s*+(?:(?:by|without)\s*+\([^()]*\)\s*+)?\()?\s*+(?:rate|increase)\s*+"
-    rf"\(\s*+{_SELECTOR}\s*+\[[^\]]*\]\s*+\)\s*+\)?\s*+"
-)
-_MATCHER = re.compile(r"\s*(\w+)\s*=\s*\"([^\"\\]*)\"\s*(?:,|$)")
 _MILLISECOND = 1e-3
 
 
@@ -107,7 +101,9 @@ def with_window(query: str, *, counter: bool = False) -> str | None:
         return _PLACEHOLDER.sub(lambda _: WINDOW, text)
     if _RANGE.search(text):
         return _RANGE.sub(f"[{WINDOW}]", text)
-    return f"sum(increase({text}[{WINDOW}]))" if counter and _BARE.fullmatch(text) else None
+    node = parsed(text) if counter else None
+    bare = node is not None and node.kind is NodeKind.SELECTOR and node.name and not node.shifted
+    return f"sum(increase({text}[{WINDOW}]))" if bare else None
 
 
 def understood(queries: Promql) -> Triton | Promql:
@@ -149,8 +145,8 @@ def threshold(query: str, value: float) -> Triton | None:
         value: in the family's own unit.
 
     """
-    match = _BARE.fullmatch(query) or _COUNTED.fullmatch(query)
-    one = _series(match) if match else None
+    node = parsed(query)
+    one = (_series(node) if node.kind is NodeKind.SELECTOR else _counted(node)) if node is not None else None
     if one is None or not one.model:
         return None
     if one.name in (names.REQUEST_DURATION, names.REQUEST_SUMMARY):
@@ -162,37 +158,31 @@ def threshold(query: str, value: float) -> Triton | None:
 
 def _added(query: str) -> list[_Series] | None:
     """Return the counters whose increases a query adds up; None where it does something else."""
-    found = [_COUNTED.fullmatch(part.strip().removeprefix("(").removesuffix(")") or "-") for part in _terms(query)]
-    series = [_series(match) for match in found if match is not None]
-    whole = [one for one in series if one is not None]
-    return whole if len(whole) == len(found) else None
+    node = parsed(query)
+    found = list(map(_counted, _terms(node))) if node is not None else []
+    series = [one for one in found if one is not None]
+    return series if found and len(series) == len(found) else None
 
 
-def _terms(query: str) -> list[str]:
-    """Return what is added at the top of a query, outer brackets aside."""
-    text, depth, terms = query.strip(), 0, [""]
-    for letter in text:
-        depth += (letter in "({[") - (letter in ")}]")
-        if letter == "+" and depth == 0:
-            terms.append("")
-        else:
-            terms[-1] += letter
-    return [_balanced(term) for term in terms]
+def _terms(node: PromqlNode) -> Iterator[PromqlNode]:
+    """Yield what is added at the top of a query."""
+    if node.kind is NodeKind.BINARY and node.name == "+" and node.on is None and not node.without:
+        for child in node.children:
+            yield from _terms(child)
+    else:
+        yield node
 
 
-def _balanced(term: str) -> str:
-    """Return a term without brackets around the whole of it."""
-    return f"({term.strip()})" if not term.strip().startswith("(") else term.strip()
+def _counted(node: PromqlNode) -> _Series | None:
+    """Return the counter whose rate or increase a query is, summed or not."""
+    if node.kind is NodeKind.AGGREGATE and node.name == "sum":
+        node = node.children[-1]
+    if node.kind is not NodeKind.CALL or node.name not in ("rate", "increase"):
+        return None
+    return _series(node.children[0])
 
 
-def _series(match: re.Match[str]) -> _Series | None:
-    name, matchers = match.groups()
-    labels: list[tuple[str, str]] = []
-    text, position = (matchers or "").strip(), 0
-    while position < len(text):
-        one = _MATCHER.match(text, position)
-        if one is None:
-            return None
-        labels.append((one[1], one[2]))
-        position = one.end()
-    return _Series(name, tuple(sorted(labels)))
+def _series(node: PromqlNode) -> _Series | None:
+    if node.kind is not NodeKind.SELECTOR or not node.name or node.shifted or node.matchers != node.equals:
+        return None
+    return _Series(node.name, tuple(sorted(node.equals.items())))
