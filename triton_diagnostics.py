@@ -41,3 +41,7 @@ def _taken() -> str:
         if place is not None and Path(str(place)).parent != Path(__file__).parent:
             return f"the package {package} is another one, at {place}: {_INSTEAD}"
     return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

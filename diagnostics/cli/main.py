@@ -38,6 +38,7 @@ VERBS = (
     "slo",
     "checks",
     "gen",
+    "mcp",
     "demo",
     "help",
 )

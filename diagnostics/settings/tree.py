@@ -49,6 +49,9 @@ class WebSettings(SettingsSection):
         default=(), description="Further host names that requests may use (Host header)."
     )
     max_body: Bytes = Field(default=4 * 2**20, gt=0, description="Largest request body, unpacked.")
+    mcp: bool = Field(
+        default=False, description="Offer tools to agents (Model Context Protocol) at /mcp. Needs the extra mcp."
+    )
 
 
 class CollectSettings(SettingsSection):

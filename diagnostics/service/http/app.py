@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import Headers
@@ -12,6 +13,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics import __version__
+from diagnostics.errors import not_installed
 from diagnostics.service.http import api, health, metrics, otlp, page, probe
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext as WebContext
@@ -27,6 +29,9 @@ from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 from diagnostics.service.peers import Peers
 from diagnostics.settings.addresses import Prefix, prefix_of
 from exporters.sources.access import read_secret
+
+if TYPE_CHECKING:
+    from diagnostics.service.http.agents import AgentEndpoint
 
 
 class PathPrefixMiddleware:
@@ -144,22 +149,36 @@ def application(context: WebContext) -> FastAPI:
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     fleet = Fleet()
     live = Live(context.service.board, [exposition.update, fleet.update], [exposition.render, credentials.refresh])
-    app = _made(live)
-    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
+    probes = probe.Probes(context)
+    reading = [api.router(context, live), api.past_router(context), api.slo_router(context)]
+    agents = _agents(reading, context) if web.mcp else None
+    app = _made(live, agents.lifespan if agents else None)
+    app.state.live, app.state.credentials, app.state.probes = live, credentials, probes
     app.state.authentication, app.state.peers = Authentication(credentials), Peers()
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
     _guard(app, context, prefix)
     answer_with_problems(app, context.metrics)
-    for routes in _routes(context, live, exposition, app.state.probes, fleet):
+    app.router.routes.extend(agents.routes if agents else ())
+    ends = (health.router(context, live), metrics.router(exposition), probe.router(probes))
+    for routes in (*ends, *reading, otlp.router(context), page.router(context, fleet)):
         app.include_router(routes)
     return app
 
 
-def _made(live: Live) -> FastAPI:
+def _agents(reading: Iterable[APIRouter], context: WebContext) -> AgentEndpoint:
+    try:
+        from diagnostics.service.http.agents import agent_endpoint
+    except ModuleNotFoundError as error:
+        raise not_installed(error, "mcp", where="web.mcp") from None
+    return agent_endpoint(reading, context.metrics)
+
+
+def _made(live: Live, beside: Callable[[], AbstractAsyncContextManager[None]] | None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         live.start()
-        yield
+        async with beside() if beside is not None else nullcontext():
+            yield
         live.end()
         live.join()
 
@@ -191,16 +210,3 @@ def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
         peers=app.state.peers,
         routes=prefix.routes,
     )
-
-
-def _routes(
-    context: WebContext, live: Live, exposition: metrics.Exposition, probes: probe.Probes, fleet: Fleet
-) -> Iterator[APIRouter]:
-    yield health.router(context, live)
-    yield metrics.router(exposition)
-    yield probe.router(probes)
-    yield api.router(context, live)
-    yield api.past_router(context)
-    yield api.slo_router(context)
-    yield otlp.router(context)
-    yield page.router(context, fleet)

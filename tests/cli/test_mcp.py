@@ -1,0 +1,107 @@
+"""`diag mcp` as an agent starts it: the official client, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from diagnostics.render.agents import LONGEST, bounded
+
+ROOT = Path(__file__).parents[2]
+CAPTURE = str(ROOT / "fixtures/captures/cpu-handed-single-instance.tar.xz")
+NOBODY = "http://127.0.0.1:1"
+Conversation = Callable[[Client], Awaitable[Any]]
+
+
+def talk(conversation: Conversation, *arguments: str) -> Any:
+    command = ["-m", "triton_diagnostics", "mcp", *arguments]
+    starting = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
+
+    async def talking() -> Any:
+        async with Client(stdio_client(starting)) as client:
+            return await conversation(client)
+
+    return asyncio.run(asyncio.wait_for(talking(), 120))
+
+
+def call(name: str, given: Mapping[str, Any], *arguments: str) -> tuple[bool, str]:
+    async def conversation(client: Client) -> tuple[bool, str]:
+        result = await client.call_tool(name, dict(given))
+        return bool(result.is_error), "\n".join(getattr(part, "text", "") for part in result.content)
+
+    answer: tuple[bool, str] = talk(conversation, *arguments)
+    return answer
+
+
+def test_every_tool_says_what_it_does_and_takes_and_only_reads() -> None:
+    async def conversation(client: Client) -> list[Any]:
+        return list((await client.list_tools()).tools)
+
+    tools = {tool.name: tool for tool in talk(conversation)}
+
+    assert set(tools) == {
+        *("explain", "why_not", "diff", "whatif", "tune", "verify"),
+        *("lint", "slo", "incidents", "runbook"),
+    }
+    for tool in tools.values():
+        assert tool.description
+        assert tool.annotations.read_only_hint
+        assert all("description" in one for one in tool.input_schema["properties"].values())
+
+
+def test_a_capture_is_explained_and_a_change_of_it_predicted() -> None:
+    async def conversation(client: Client) -> list[str]:
+        explained = await client.call_tool("explain", {"source": CAPTURE})
+        change = {"source": CAPTURE, "settings": ["safety.instance_group.count=2"]}
+        predicted = await client.call_tool("whatif", change)
+        why = await client.call_tool("why_not", {"check": "cold-start", "source": CAPTURE})
+        return [answer.content[0].text for answer in (explained, predicted, why)]
+
+    explained, predicted, why = talk(conversation)
+
+    assert "single-instance-serialization" in explained.splitlines()[0]
+    assert "```diff" in explained
+    assert "safety" in predicted
+    assert "cold-start" in why
+
+
+def test_what_fails_is_an_error_with_the_line_that_people_get() -> None:
+    failed, text = call("explain", {"source": "/nowhere.tar.xz"})
+    assert failed
+    assert "/nowhere.tar.xz: no such file" in text
+
+
+def test_a_source_that_looks_like_an_option_is_none() -> None:
+    failed, text = call("explain", {"source": "--output=html"})
+    assert failed
+    assert "--output=html" in text
+
+
+def test_with_sources_nothing_else_is_read() -> None:
+    assert call("explain", {"source": CAPTURE}, CAPTURE)[0] is False
+    for name, given in (("explain", {"source": NOBODY}), ("lint", {"paths": [str(ROOT)]})):
+        failed, text = call(name, given, CAPTURE)
+        assert failed
+        assert "is not among what this server may read" in text
+
+
+def test_without_a_source_the_service_is_asked() -> None:
+    failed, text = call("incidents", {}, "--url", NOBODY)
+    assert failed
+    assert "127.0.0.1:1: no service answers" in text
+
+
+@pytest.mark.parametrize("size", [1, LONGEST, LONGEST + 1, 10 * LONGEST])
+def test_an_answer_is_bounded_and_says_what_is_missing(size: int) -> None:
+    text = "\n".join("x" * 99 for _ in range(size // 100 + 1))[:size]
+    short = bounded(text)
+    assert len(short) <= LONGEST + 200
+    assert (short == text) is (size <= LONGEST)
+    assert ("left out" in short) is (size > LONGEST)

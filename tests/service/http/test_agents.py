@@ -1,0 +1,78 @@
+"""The service's tools for agents, asked by the official client over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from tests.service.http.door import HASHED, USER, Door, basic, door, judged, show
+from tests.store.lived import NAME
+
+MCP = {"web.mcp": "true"}
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Door]:
+    with door(MCP) as made:
+        show(made.service, judged())
+        yield made
+
+
+def call(url: str, name: str, **given: Any) -> tuple[bool, str]:
+    async def talking() -> tuple[bool, str]:
+        async with Client(f"{url}/mcp") as client:
+            result = await client.call_tool(name, given)
+            return bool(result.is_error), "\n".join(getattr(part, "text", "") for part in result.content)
+
+    return asyncio.run(asyncio.wait_for(talking(), 60))
+
+
+def test_the_state_and_an_explanation_are_those_of_the_api(opened: Door) -> None:
+    failed, text = call(opened.url, "state")
+    assert not failed
+    assert json.loads(text)["deployments"] == opened.json("/api/v1/state")["deployments"]
+
+    failed, text = call(opened.url, "explain", deployment=NAME)
+    assert not failed
+    assert text == opened.ask(f"/api/v1/deployments/{NAME}/explanation?output=markdown").data.decode()
+
+
+def test_a_runbook_is_that_of_the_check(opened: Door) -> None:
+    failed, text = call(opened.url, "runbook", check="cold-start")
+    assert not failed
+    assert "## Means" in text
+    failed, text = call(opened.url, "runbook", check="no-such-check")
+    assert failed
+    assert "there is no check 'no-such-check'" in text
+
+
+def test_what_the_api_refuses_is_an_error(opened: Door) -> None:
+    failed, text = call(opened.url, "explain", deployment="nobody")
+    assert failed
+    assert text.endswith("there is no deployment 'nobody'")
+    assert call(opened.url, "explain", deployment="../../state")[0]
+
+
+def test_strangers_are_not_let_in(tmp_path: Path) -> None:
+    users = tmp_path / "web.yml"
+    users.write_text(f"basic_auth_users: {{{USER}: {HASHED}}}\n")
+    with door({**MCP, "web.config_file": str(users)}) as made:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
+        headers = {"content_type": "application/json", "accept": "application/json, text/event-stream"}
+        assert made.ask("/mcp", "POST", body=body, **headers).status == 401
+        assert made.ask("/mcp", "POST", body=body, **headers, authorization=basic()).status == 200
+        assert (
+            made.ask("/mcp", "POST", body=body, **headers, authorization=basic(), origin="http://evil.example").status
+            == 403
+        )
+
+
+def test_it_is_off_unless_asked_for() -> None:
+    with door() as made:
+        assert made.ask("/mcp", "POST", body=b"{}", content_type="application/json").status in (404, 405)
