@@ -16,6 +16,7 @@ from diagnostics.slo.replaying import count_recorded
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo, Triton
 from diagnostics.store import raw
+from diagnostics.units import time_text
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.capture_layout import MANIFEST
 from diagnostics.wire.records import BodyKind, Scrape
@@ -25,6 +26,8 @@ from exporters.sources.prometheus_api import is_prometheus
 
 # As in triton:8000.
 _PORT = re.compile(r":\d+/?$")
+# Of the bodies of one deployment, all held at once.
+_MOST_BYTES = 2 * 2**30
 _NO_PROMQL = "its queries are PromQL: give prometheus+http://… as SOURCE"
 
 
@@ -174,5 +177,12 @@ def _from_bodies(directory: Path, slo: Slo, since: float, deployment: str | None
         raise CollectError("holds no history", where=str(directory), hint="give history.directory of `diag serve`")
     warn(f"{slo.name}: the service counted no events of it; recorded bodies are counted instead")
     now = time.time()
-    found = [count_recorded(one, [slo], raw.scrapes(directory, one, since, now), warn) for one in names]
+    found = []
+    for one in names:
+        past = raw.newest_scrapes(directory, one, since, now, _MOST_BYTES)
+        if past.since is not None:
+            warn(
+                f"{one}: more than {_MOST_BYTES >> 30} GiB were recorded; the last {time_text(now - past.since)} count"
+            )
+        found.append(count_recorded(one, [slo], past.scrapes, warn))
     return [bins[slo.name] for bins in found if slo.name in bins]

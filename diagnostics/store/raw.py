@@ -10,9 +10,12 @@ Start and end are Unix milliseconds. Each file is a capture of format 1 that can
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from diagnostics.errors import CaptureError
@@ -25,6 +28,8 @@ FOLDER, OPEN, PACKED, PARTIAL = "raw", ".tar", ".tar.xz", ".partial"
 _NAME = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?(\.tar|\.tar\.xz)", re.ASCII)
 # A file may be packed under another name between its listing and its reading.
 _LOOKS = 3
+MOST_BYTES = 256 * 2**20
+"""Of the bodies of one answer: five minutes of eight servers with 200 KB a second each; one server's hour and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,25 +74,52 @@ def segments(folder: Path) -> list[SegmentFile]:
 
 
 def scrapes(directory: Path, deployment: str, start: float, end: float) -> list[Scrape]:
+    """Return the scrapes of `newest_scrapes`."""
+    return newest_scrapes(directory, deployment, start, end).scrapes
+
+
+class Past(NamedTuple):
+    """What was recorded of a span; `since` is the Unix second from which on it is complete, None where it is all."""
+
+    scrapes: list[Scrape]
+    since: float | None
+
+
+def newest_scrapes(directory: Path, deployment: str, start: float, end: float, most: int | None = None) -> Past:
     """Return what was read of a deployment in [start, end], Unix seconds, and what still held then.
 
     Configuration, metadata and repository bodies are the newest before `start` and all until `end`. Steady times are
-    comparable among all that is returned. Nothing at all when no file overlaps; damaged parts are left out.
+    comparable among all that is returned. Nothing at all when no file overlaps; damaged parts are left out. Of more
+    than `most` bytes (`MOST_BYTES` by default) the newest bodies are returned.
     """
     for _ in range(_LOOKS):
         files = [one for one in segments(folder_of(directory, deployment)) if _overlaps(one, start, end)]
         if all(one.path.exists() for one in files):
             break
-    read = [(manifest, found) for one in files for manifest, found in _read(one.path)]
+    read: list[tuple[Manifest, list[Scrape]]] = []
+    left, since = MOST_BYTES if most is None else most, None
+    for one in reversed(files):
+        if left <= 0:  # what lasts is in each file anew
+            since = since or one.end
+            break
+        for manifest, newest in _read(one.path, start, end, left):
+            left -= sum(len(scrape.body or b"") for scrape in newest.scrapes)
+            read.insert(0, (manifest, newest.scrapes))
+            since = newest.since
+        if since is not None:
+            break
     timed = list(_between(_steady(read), start, end))
-    return sorted(timed, key=lambda scrape: scrape.mono)
+    return Past(sorted(timed, key=lambda scrape: scrape.mono), since)
 
 
 def newest_end(directory: Path, deployment: str) -> float | None:
     """Return Unix seconds of the newest body of counters; None when there is none."""
     for one in reversed(segments(folder_of(directory, deployment))):
         times = [
-            s.at for _, found in _read(one.path) for s in found if s.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
+            s.at
+            for _, found in _read(one.path)
+            for s in found.scrapes
+            if s.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
         ]
         if times:
             return max(times)
@@ -105,7 +137,7 @@ def newest_lasting(directory: Path, deployment: str) -> list[Scrape]:
     # The newest file begins with all of them, unless its writer was killed just then.
     for one in segments(folder_of(directory, deployment))[-2:]:
         for _, found in _read(one.path):
-            kept |= {(s.server, s.kind, s.name): s for s in found if s.kind in LASTING and s.body is not None}
+            kept |= {(s.server, s.kind, s.name): s for s in found.scrapes if s.kind in LASTING and s.body is not None}
     return list(kept.values())
 
 
@@ -113,14 +145,31 @@ def _overlaps(one: SegmentFile, start: float, end: float) -> bool:
     return one.start <= end + MILLISECOND and (one.end is None or one.end >= start - MILLISECOND)
 
 
-def _read(path: Path) -> Iterator[tuple[Manifest, list[Scrape]]]:
-    """Yield a file's manifest and scrapes; nothing for one that is gone, or was killed before it held anything."""
+def _read(path: Path, start: float = 0.0, end: float = inf, most: int = MOST_BYTES) -> Iterator[tuple[Manifest, Past]]:
+    """Yield a file's manifest and its newest scrapes of a span, of at most so many bytes, and all that lasts.
+
+    Nothing of a file that is gone, or was killed before it held anything.
+    """
+    kept: deque[Scrape] = deque()
+    lasting: list[Scrape] = []
+    held, since = 0, None
     try:
         capture: Capture = open_capture(path)
-        found = list(capture.scrapes())
+        for scrape in capture.scrapes():
+            if scrape.kind in LASTING:
+                lasting.append(scrape)
+            elif start - MILLISECOND <= scrape.at <= end + MILLISECOND:
+                kept.append(scrape)
+                held += len(scrape.body or b"")
+            while kept and held > most:
+                gone = kept.popleft()
+                held -= len(gone.body or b"")
+                while kept and kept[0].at <= gone.at:  # never a part of a round
+                    held -= len(kept.popleft().body or b"")
+                since = kept[0].at if kept else gone.at
     except CaptureError:
         return
-    yield capture.manifest, found
+    yield capture.manifest, Past([*lasting, *kept], since)
 
 
 def _steady(read: Sequence[tuple[Manifest, list[Scrape]]]) -> Iterator[Scrape]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
@@ -26,6 +27,17 @@ def explain_at(
     Where nothing was recorded its window starts and ends at 0.
     """
     rolling = RollingWindow(deployment, since)
-    for scrape in raw.scrapes(directory, deployment, at - since - SLACK, at):
+    past = raw.newest_scrapes(directory, deployment, at - since - SLACK, at)
+    for scrape in past.scrapes:
         rolling.add(scrape)
-    return diagnose(rolling.window(), DiagnosisOptions(blind_spots=blind_spots, objective=objective, present=True))
+    unseen = [*blind_spots, *_left_out(past)]
+    return diagnose(rolling.window(), DiagnosisOptions(blind_spots=unseen, objective=objective, present=True))
+
+
+def _left_out(past: raw.Past) -> Iterator[BlindSpot]:
+    if past.since is not None:
+        yield BlindSpot(
+            what=f"the time before {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(past.since))}",
+            why=f"more than {raw.MOST_BYTES >> 20} MiB were recorded in the time that was asked for",
+            fix="ask for less with --since (`since` in the API)",
+        )

@@ -9,8 +9,10 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.store import raw
 from diagnostics.store.database import WriteErrors
 from diagnostics.store.recorder import Recorder
+from diagnostics.window.rolling import LASTING
 from tests.store.lived import rounds
 
 BEGIN = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
@@ -92,3 +94,23 @@ def test_explaining_the_past_loads_nothing_of_the_service(directory: Path) -> No
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
+
+
+def test_of_more_bodies_than_are_read_at_once_the_newest_are_and_the_rest_is_said(
+    directory: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = raw.newest_scrapes(directory, "triton-0:8000", BEGIN, BEGIN + 600)
+    size = sum(len(one.body or b"") for one in whole.scrapes)
+    assert whole.since is None
+    monkeypatch.setattr(raw, "MOST_BYTES", size // 2)
+    part = raw.newest_scrapes(directory, "triton-0:8000", BEGIN, BEGIN + 600)
+    assert part.since is not None
+    assert sum(len(one.body or b"") for one in part.scrapes) <= size // 2
+    timed = [one for one in whole.scrapes if one.kind not in LASTING and one.at >= part.since]
+    assert [(one.at, one.kind) for one in part.scrapes if one.kind not in LASTING] == [(o.at, o.kind) for o in timed]
+    assert {one.name for one in part.scrapes if one.kind in LASTING} == {
+        one.name for one in whole.scrapes if one.kind in LASTING
+    }
+    found = explained(capsys, "--history", str(directory), "--since", "1d")
+    assert [one for one in found["blind_spots"] if "were recorded in the time that was asked for" in one["why"]]
+    assert found["window"]["from"] >= part.since - 0.5
