@@ -7,16 +7,16 @@ left three quarters of it; so a trace that is kept is kept whole, but for those 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation
 from diagnostics.signals.signal import Scope
-from diagnostics.wire.spans import RANKS, Span, rank
+from diagnostics.wire.spans import CROWDS, RANKS, Span, crowd, rank
 from exporters.sources.address import parse_address
 
 # Exporters send every five seconds: several of their batches tell how much comes.
@@ -25,18 +25,33 @@ _MOST_HALVINGS = 24
 # A share is doubled only when twice as much would fill half of the budget: not back and forth.
 _ROOM_FOR_TWICE = 4
 # Budgets that a burst may take: half of one more is kept at each halving, and eight halvings make 200 of 50,000.
-# Whoever makes up ids of low ranks is left out by none.
 _MOST_OF_A_BURST = 8
+# Whoever makes up ids of low ranks is left out by no halving: of each part of the ranks so many times as much counts,
+# and is kept of a burst, as honest ids would fill it with. So it is not the others that are left out.
+_MOST_OF_A_CROWD = 2
+# Spans of a few traces, which may be of one crowd by chance: as many count in any case.
+_FEW = 100
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A deployment's share, what was kept at it in this period, in fact and at that share, and in the last one."""
+    """A deployment's share, what was kept at it in this period by crowd, in fact and at that share, and in the last."""
 
     halvings: int = 0
-    spans: float = 0.0
-    taken: int = 0
+    crowds: list[float] = field(default_factory=lambda: [0.0] * CROWDS)
+    taken: list[int] = field(default_factory=lambda: [0] * CROWDS)
     before: float = 0.0
+
+    def spans(self, most: float) -> float:
+        """Return how many spans were kept, of each crowd as many as may count of a budget of `most`."""
+        each = max(_FEW, _MOST_OF_A_CROWD * most / CROWDS)
+        return sum(min(one, each) for one in self.crowds)
+
+    def halve(self) -> None:
+        """Keep half of the ranks, at which half as much would have been kept of each crowd."""
+        self.halvings += 1
+        self.crowds = [self.crowds[at // 2] / 2 for at in range(CROWDS)]
+        self.taken = [self.taken[at // 2] for at in range(CROWDS)]
 
     @property
     def limit(self) -> int:
@@ -75,19 +90,21 @@ class SpanSampler:
         """
         self._turn()
         one, before = self._of(deployment), len(spans)
-        active = sum(1 for kept in self._kept.values() if kept.spans or kept.before or kept is one)
+        active = sum(1 for kept in self._kept.values() if any(kept.crowds) or kept.before or kept is one)
         most = self._budget / active
         spans = _below(one.limit, spans)
-        while one.spans + len(spans) > most and one.halvings < _MOST_HALVINGS:
-            one.halvings += 1
-            one.spans /= 2  # at this share it would have been so many
+        while self._with(one, spans).spans(most) > most and one.halvings < _MOST_HALVINGS:
+            one.halve()
             spans = _below(one.limit, spans)
-        spans = spans[: max(0, int(_MOST_OF_A_BURST * most) - one.taken)]
-        one.spans += len(spans)
-        one.taken += len(spans)
+        spans = _uncrowded(one, spans, max(_FEW, int(_MOST_OF_A_BURST * most / CROWDS)))
         self._metrics.spans.labels("left_out").inc(before - len(spans))
         self._metrics.spans_kept_share.labels(deployment).set(one.limit / RANKS)
         return spans
+
+    @staticmethod
+    def _with(one: _Kept, spans: Sequence[Span]) -> _Kept:
+        came = Counter(crowd(span.trace, one.limit) for span in spans)
+        return replace(one, crowds=[kept + came[at] for at, kept in enumerate(one.crowds)])
 
     def _of(self, deployment: str) -> _Kept:
         return self._kept.setdefault(deployment, _Kept())
@@ -98,11 +115,24 @@ class SpanSampler:
         if passed <= 0:
             return
         self._since += passed * PERIOD
-        most = self._budget / max(1, sum(1 for kept in self._kept.values() if kept.spans or kept.before))
+        most = self._budget / max(1, sum(1 for kept in self._kept.values() if any(kept.crowds) or kept.before))
         for one in self._kept.values():
-            room = one.spans * _ROOM_FOR_TWICE < most
+            spans = one.spans(most)
+            room = spans * _ROOM_FOR_TWICE < most
             one.halvings = max(0, one.halvings - room - (passed - 1))
-            one.before, one.spans, one.taken = one.spans if passed == 1 else 0.0, 0.0, 0
+            one.before, one.crowds, one.taken = spans if passed == 1 else 0.0, [0.0] * CROWDS, [0] * CROWDS
+
+
+def _uncrowded(one: _Kept, spans: Sequence[Span], most: int) -> Sequence[Span]:
+    """Return the spans for which there is room in their crowds, and count them."""
+    kept = []
+    for span in spans:
+        at = crowd(span.trace, one.limit)
+        if one.taken[at] < most:
+            one.taken[at] += 1
+            one.crowds[at] += 1
+            kept.append(span)
+    return kept
 
 
 def _below(limit: int, spans: Sequence[Span]) -> Sequence[Span]:

@@ -85,6 +85,15 @@ def rank(trace: str) -> int:
     return zlib.crc32(trace.encode())
 
 
+CROWDS = 16
+"""Parts of the ranks below a limit: traces of honest ids fill them alike, whoever makes ids up fills some of them."""
+
+
+def crowd(trace: str, limit: int) -> int:
+    """Return the part of the ranks below `limit` in which a trace stands."""
+    return min(rank(trace) * CROWDS // limit, CROWDS - 1)
+
+
 class Sieve(Protocol):
     """Leaves whole traces out before their spans are read, which costs most."""
 

@@ -104,3 +104,34 @@ def test_a_usual_span_counts_once():
 def test_an_id_of_other_letters_is_none():
     span = forged(1)[0]._replace(trace="\N{GRINNING FACE}" * 32)
     assert read_json(write_json([span]), lambda _: None) == 1
+
+
+def honest(count: int, draw: random.Random) -> list[Span]:
+    return [span._replace(trace=f"{draw.getrandbits(128):032x}") for span in forged(1) * count]
+
+
+def test_ids_of_the_lowest_rank_leave_honest_traces_their_share_where_they_arrive():
+    """Fifty forged spans beside each honest one: before, none of these was kept."""
+    now = 0.0
+    sampling = SpanSampler(100, OwnMetrics(), lambda: now)
+    draw, made, came, kept = random.Random(3), forged(1_000), 0, 0
+    for _ in range(int(4 * PERIOD)):
+        now += 1.0
+        for _ in range(4):
+            sampling.sift("chat", made)
+            mine = honest(20, draw)
+            traces = {span.trace for span in sampling.sift("chat", [*made[:250], *mine])}
+            came += len(mine)
+            kept += sum(span.trace in traces for span in mine)
+    assert kept > came / 2
+
+
+def test_ids_of_the_lowest_rank_leave_honest_traces_their_room_in_the_store():
+    store, draw, ids = SpanStore(1_000), random.Random(4), low_ranks()
+    (usual,) = forged(1)
+    mine = honest(500, draw)
+    for number, one in enumerate(mine):
+        store.add(write_json([one, *(usual._replace(trace=next(ids)) for _ in range(20))]))
+        assert held(store) <= 1_000, number
+    traces = {spans[0].trace for spans in store.held().spans}
+    assert sum(one.trace in traces for one in mine) > 400
