@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from diagnostics.wire.log_wrappers import unwrapped
+from diagnostics.wire.redact import scrub
 
 
 class LogKind(StrEnum):
@@ -98,7 +99,7 @@ def _event(line: str, near: float) -> LogEvent | None:
         match = marker.match(text)
         if match:
             model, version, *rest = match.groups()
-            reason = rest[0][:LONGEST_REASON] if rest else ""
+            reason = scrub(rest[0][:LONGEST_REASON]) if rest else ""
             return LogEvent(at=at, kind=kind, model=model, version=version or "", reason=reason, zoned=zoned)
     return None
 

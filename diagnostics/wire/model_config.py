@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import JsonFields, decode_object, excerpt
+from diagnostics.wire.redact import without_secret
 
 MICROSECONDS = 1e-6
 INCOMPLETE = "configuration incomplete"
@@ -288,7 +289,7 @@ def _input(fields: JsonFields) -> Input:
 
 
 def _parameters(fields: JsonFields) -> Mapping[str, str]:
-    return {key: fields.child(key).text("string_value") for key, _ in fields.items()}
+    return {key: without_secret(key, fields.child(key).text("string_value")) for key, _ in fields.items()}
 
 
 def _version_policy(fields: JsonFields) -> str:

@@ -86,6 +86,11 @@ def _may_hold_secrets(text: str) -> bool:
     return any(sign in lowered for sign in _TELLTALES)
 
 
+def without_secret(name: str, value: str) -> str:
+    """Return the value of a setting of this name without the secret that it is or holds."""
+    return REDACTED if value and names_a_secret(name) else scrub(value)
+
+
 def scrub(text: str) -> str:
     """Return `text` with every value that is named as a secret, or looks like one, replaced."""
     if not _may_hold_secrets(text):

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import LARGEST_INTEGER, JsonFields, decode, decode_object, excerpt
+from diagnostics.wire.redact import scrub
 
 # A model's name is that of a folder (Triton, `docs/user_guide/model_repository.md`), which file systems end at 255.
 LONGEST_NAME = 255
@@ -81,7 +82,7 @@ class IndexEntry:
         name: the model.
         version: the version; empty for a model that has none loaded.
         state: READY, UNAVAILABLE, LOADING, UNLOADING, UNKNOWN; empty when the server gives none.
-        reason: why it is not ready; empty when there is none.
+        reason: why it is not ready, without secrets; empty when there is none.
 
     """
 
@@ -134,7 +135,7 @@ def _entry(fields: JsonFields) -> IndexEntry:
         name=fields.text("name"),
         version=fields.text("version"),
         state=fields.text("state"),
-        reason=fields.text("reason"),
+        reason=scrub(fields.text("reason")),  # what a loader tried, addresses and arguments included
     )
 
 

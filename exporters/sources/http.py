@@ -20,6 +20,7 @@ from urllib3.response import BaseHTTPResponse
 
 from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.json_body import json_value
+from diagnostics.wire.redact import scrub
 from exporters.sources.access import SourceOptions
 
 
@@ -225,7 +226,7 @@ class HttpReader:
         if status in (401, 403):
             hint = "not allowed" if self._options.has_credentials else "credentials are missing"
             return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED, status)
-        stated = plain(self._options.scrub(_error_text(body)))
+        stated = plain(scrub(self._options.scrub(_error_text(body))))
         return ReadFailure(f"HTTP {status}{': ' if stated else ''}{stated}", Obstacle.ANSWER, status)
 
     def _failure(self, error: Exception) -> ReadFailure:

@@ -12,6 +12,7 @@ from typing import Any
 from diagnostics.errors import UsageError
 from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.records import BodyKind
+from diagnostics.wire.redact import scrub
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import Obstacle, ReadFailure, plain
@@ -100,7 +101,7 @@ class GrpcApi:
             return ReadFailure(*unavailable(message))
         if code in _REASONS:
             return ReadFailure(*_REASONS[code])
-        stated = plain(self._options.scrub(message))
+        stated = plain(scrub(self._options.scrub(message)))
         return ReadFailure(f"gRPC {code}{': ' if stated else ''}{stated}", Obstacle.ANSWER)
 
 

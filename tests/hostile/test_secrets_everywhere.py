@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import lzma
+import re
 import signal
 import subprocess
 import sys
@@ -56,10 +57,15 @@ def echo_everything(fake: FakeTriton) -> None:
     fake.metrics.routes["GET /metrics"] = echoing("text/plain", body_of(BodyKind.METRICS) + row)
     for place, answer in list(fake.api.routes.items()):
         if place.endswith("/config"):
-            described = b'{"name":"chat","platform":"@SENT@","parameters":{"note":{"string_value":"@BARE@"}}}'
+            described = (
+                b'{"name":"chat","platform":"@SENT@","parameters":{"note":{"string_value":"@BARE@"},"api_key":'
+                b'{"string_value":"%s"}}}' % secret("x").encode()
+            )
             fake.api.routes[place] = echoing("application/json", described) if "chat" in place else answer
     index = json.loads(body_of(BodyKind.INDEX))
     index.append({"name": "@BARE@", "version": "1", "state": "READY", "reason": "@SENT@"})
+    why = f"no such file: s3://u:{secret('v')}@bucket/lost, tried as @SENT@ with --api-key {secret('y')}"
+    index.append({"name": "lost", "version": "1", "state": "UNAVAILABLE", "reason": why})
     fake.api.routes["POST /v2/repository/index"] = echoing("application/json", json.dumps(index).encode())
     fake.api.routes["GET /v2/models/@BARE@/config"] = status(500, b'{"error": "no"}')
 
@@ -248,14 +254,17 @@ window = "10s"
 directory = "{folder}/data"
 [log]
 level = "debug"
+format = "{format}"
 [alertmanager]
-urls = ["http://127.0.0.1:{closed}"]
+urls = ["http://127.0.0.1:{closed}", "http://127.0.0.1:{receiver}/am"]
 basic_auth_file = "{folder}/alertmanager"
 min_severity = "info"
 [[webhook]]
 url_file = "{folder}/hook"
 bearer_token_file = "{folder}/hook-token"
 secret_file = "{folder}/hook-secret"
+[[webhook]]
+url = "http://127.0.0.1:{receiver}/taken"
 [[server]]
 url = "http://127.0.0.1:{port}"
 metrics_url = "http://127.0.0.1:{metrics}/metrics"
@@ -263,7 +272,19 @@ basic_auth_file = "{folder}/server"
 """
 
 
-def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
+def taking(bodies: list[bytes]) -> Answer:
+    """Answer 200, and remember what was sent: its body, and its headers without those that are to hold secrets."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        headers = {name: value for name, value in handler.headers.items() if name.lower() != "authorization"}
+        bodies.append(repr(headers).encode() + b"\n" + handler.body)  # type: ignore[attr-defined]
+        page(b"", "application/json")(handler)
+
+    return answer
+
+
+@pytest.mark.parametrize("log_format", ["logfmt", "json"])
+def test_no_secret_of_the_service_comes_out(tmp_path: Path, log_format: str) -> None:
     for name, text in {
         "web-token": secret("w"),
         "alertmanager": f"am:{secret('m')}",
@@ -277,9 +298,13 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
         echo_everything(fake)
         hook = f"/{secret('u')}"
         receiver.routes[f"POST {hook}"] = status(500, f"no such hook: {hook}, {secret('k')}".encode())
+        alerted: list[bytes] = []
+        messages: list[bytes] = []
+        receiver.routes["POST /am/api/v2/alerts"], receiver.routes["POST /taken"] = taking(alerted), taking(messages)
         (tmp_path / "hook").write_text(f"{receiver.url}{hook}")
         file = tmp_path / "diag.toml"
-        file.write_text(SETTINGS.format(folder=tmp_path, port=fake.port, metrics=fake.port + 2, closed=fake.port + 1))
+        ports = {"port": fake.port, "metrics": fake.port + 2, "closed": fake.port + 1, "receiver": receiver.port}
+        file.write_text(SETTINGS.format(folder=tmp_path, format=log_format, **ports))
         variables = {**environment(), "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {secret('o')}"}
         variables |= {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_TRACES_EXPORTER": "otlp"}
         words = [sys.executable, "-m", "tests.hostile.entry", "serve", "--config.file", str(file)]
@@ -289,11 +314,15 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
             running = subprocess.Popen(words, env=variables, stdout=opened, stderr=opened)
         try:
             answers = dict(_requested(running, log))
+            until(lambda: b"model-unavailable" in b"".join(alerted) and b"model-unavailable" in b"".join(messages), 60)
             titles = [Path(f"/proc/{one}/cmdline").read_bytes() for one in _family(running.pid)]
         finally:
             running.send_signal(signal.SIGTERM)
             running.wait(30)
     outputs = {"--check-config": checked.stdout + checked.stderr, "log": log.read_bytes(), **answers}
+    outputs |= {"Alertmanager": b"\n".join(alerted), "webhook": b"\n".join(messages)}
+    assert b"lost" in outputs["Alertmanager"]
+    assert b"lost" in outputs["webhook"]
     outputs |= dict(kept(tmp_path / "data")) | {f"title {number}": one for number, one in enumerate(titles)}
     assert b"REDACTED" in b"".join(outputs.values())
     assert {name: reported(data) for name, data in outputs.items() if reported(data)} == {}
@@ -302,7 +331,7 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
 def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[str, bytes]]:
     """Yield what the service answers on each of its paths, once it has judged."""
     until(lambda: b"listening on" in log.read_bytes() or running.poll() is not None, 60)
-    port = log.read_text().partition("listening on 127.0.0.1:")[2].partition('"')[0]
+    port = re.split(r"\D", log.read_text().partition("listening on 127.0.0.1:")[2], maxsplit=1)[0]
     pool = urllib3.PoolManager(retries=False, timeout=10, headers={"Authorization": f"Bearer {secret('w')}"})
 
     def requested(path: str) -> bytes:
