@@ -16,7 +16,7 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation
 from diagnostics.signals.signal import Scope
-from diagnostics.wire.spans import CROWDS, RANKS, Span, crowd, rank
+from diagnostics.wire.spans import BANDS, RANKS, Span, band, rank
 from exporters.sources.address import parse_address
 
 # Exporters send every five seconds: several of their batches tell how much comes.
@@ -28,30 +28,30 @@ _ROOM_FOR_TWICE = 4
 _MOST_OF_A_BURST = 8
 # Whoever makes up ids of low ranks is left out by no halving: of each part of the ranks so many times as much counts,
 # and is kept of a burst, as honest ids would fill it with. So it is not the others that are left out.
-_MOST_OF_A_CROWD = 2
-# Spans of a few traces, which may be of one crowd by chance: as many count in any case.
+_MOST_OF_A_BAND = 2
+# Spans of a few traces, which may be of one band by chance: as many count in any case.
 _FEW = 100
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A deployment's share, what was kept at it in this period by crowd, in fact and at that share, and in the last."""
+    """A deployment's share, what was kept at it in this period by band, in fact and at that share, and in the last."""
 
     halvings: int = 0
-    crowds: list[float] = field(default_factory=lambda: [0.0] * CROWDS)
-    taken: list[int] = field(default_factory=lambda: [0] * CROWDS)
+    bands: list[float] = field(default_factory=lambda: [0.0] * BANDS)
+    taken: list[int] = field(default_factory=lambda: [0] * BANDS)
     before: float = 0.0
 
     def spans(self, most: float) -> float:
-        """Return how many spans were kept, of each crowd as many as may count of a budget of `most`."""
-        each = max(_FEW, _MOST_OF_A_CROWD * most / CROWDS)
-        return sum(min(one, each) for one in self.crowds)
+        """Return how many spans were kept, of each band as many as may count of a budget of `most`."""
+        each = max(_FEW, _MOST_OF_A_BAND * most / BANDS)
+        return sum(min(one, each) for one in self.bands)
 
     def halve(self) -> None:
-        """Keep half of the ranks, at which half as much would have been kept of each crowd."""
+        """Keep half of the ranks, at which half as much would have been kept of each band."""
         self.halvings += 1
-        self.crowds = [self.crowds[at // 2] / 2 for at in range(CROWDS)]
-        self.taken = [self.taken[at // 2] for at in range(CROWDS)]
+        self.bands = [self.bands[at // 2] / 2 for at in range(BANDS)]
+        self.taken = [self.taken[at // 2] for at in range(BANDS)]
 
     @property
     def limit(self) -> int:
@@ -90,21 +90,21 @@ class SpanSampler:
         """
         self._turn()
         one, before = self._of(deployment), len(spans)
-        active = sum(1 for kept in self._kept.values() if any(kept.crowds) or kept.before or kept is one)
+        active = sum(1 for kept in self._kept.values() if any(kept.bands) or kept.before or kept is one)
         most = self._budget / active
         spans = _below(one.limit, spans)
         while self._with(one, spans).spans(most) > most and one.halvings < _MOST_HALVINGS:
             one.halve()
             spans = _below(one.limit, spans)
-        spans = _uncrowded(one, spans, max(_FEW, int(_MOST_OF_A_BURST * most / CROWDS)))
+        spans = _within_bands(one, spans, max(_FEW, int(_MOST_OF_A_BURST * most / BANDS)))
         self._metrics.spans.labels("left_out").inc(before - len(spans))
         self._metrics.spans_kept_share.labels(deployment).set(one.limit / RANKS)
         return spans
 
     @staticmethod
     def _with(one: _Kept, spans: Sequence[Span]) -> _Kept:
-        came = Counter(crowd(span.trace, one.limit) for span in spans)
-        return replace(one, crowds=[kept + came[at] for at, kept in enumerate(one.crowds)])
+        came = Counter(band(span.trace, one.limit) for span in spans)
+        return replace(one, bands=[kept + came[at] for at, kept in enumerate(one.bands)])
 
     def _of(self, deployment: str) -> _Kept:
         return self._kept.setdefault(deployment, _Kept())
@@ -115,22 +115,22 @@ class SpanSampler:
         if passed <= 0:
             return
         self._since += passed * PERIOD
-        most = self._budget / max(1, sum(1 for kept in self._kept.values() if any(kept.crowds) or kept.before))
+        most = self._budget / max(1, sum(1 for kept in self._kept.values() if any(kept.bands) or kept.before))
         for one in self._kept.values():
             spans = one.spans(most)
             room = spans * _ROOM_FOR_TWICE < most
             one.halvings = max(0, one.halvings - room - (passed - 1))
-            one.before, one.crowds, one.taken = spans if passed == 1 else 0.0, [0.0] * CROWDS, [0] * CROWDS
+            one.before, one.bands, one.taken = spans if passed == 1 else 0.0, [0.0] * BANDS, [0] * BANDS
 
 
-def _uncrowded(one: _Kept, spans: Sequence[Span], most: int) -> Sequence[Span]:
-    """Return the spans for which there is room in their crowds, and count them."""
+def _within_bands(one: _Kept, spans: Sequence[Span], most: int) -> Sequence[Span]:
+    """Return the spans for which there is room in their bands, and count them."""
     kept = []
     for span in spans:
-        at = crowd(span.trace, one.limit)
+        at = band(span.trace, one.limit)
         if one.taken[at] < most:
             one.taken[at] += 1
-            one.crowds[at] += 1
+            one.bands[at] += 1
             kept.append(span)
     return kept
 

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.spans import (
+    BANDS,
     COMPUTE_END,
     COMPUTE_INPUT_END,
     COMPUTE_OUTPUT_START,
     COMPUTE_START,
-    CROWDS,
     QUEUE_START,
     RANKS,
     Recorded,
     Span,
-    crowd,
+    band,
     rank,
     recorded,
 )
@@ -278,9 +278,9 @@ MAX_SPANS = 400_000
 _BYTES_OF_A_SPAN, _BYTES_OF_A_MARK = 1024, 48
 # Traces are kept twice as often again only once that would fill half of the room: not back and forth.
 _ROOM_FOR_TWICE = 4
-# Traces of honest ids fill the parts of the ranks alike: one with twice its part is crowded, and gives way where that
+# Traces of honest ids fill the parts of the ranks alike: one with twice its part is full, and gives way where that
 # makes as much room as this part of all.
-_CROWDED, _ROOM_OF_CROWDS = 2, 8
+_FULL, _ROOM_OF_BANDS = 2, 8
 MAX_SPANS_PER_TRACE = 20_000
 """A streamed answer of 2,000 tokens makes 4,000 spans; a longer trace is a loop in somebody's instrumentation."""
 
@@ -413,7 +413,7 @@ class SpanStore:
 
         Whoever makes up ids can give all of them a low rank: they take each other's room, and no more.
         """
-        if self._crowds_gave_way():
+        if self._drop_from_full_bands():
             return
         self._halvings = min(self._halvings + 1, 32)
         self._tell_share()
@@ -427,18 +427,18 @@ class SpanStore:
                 room -= _weight_of(spans)
             self._drop(oldest)
 
-    def _crowds_gave_way(self) -> bool:
+    def _drop_from_full_bands(self) -> bool:
         """Drop the oldest traces of each part of the ranks that holds far more than others; False if none does."""
-        limit, part = RANKS >> self._halvings, self._max / CROWDS
-        weights = [0] * CROWDS
+        limit, part = RANKS >> self._halvings, self._max / BANDS
+        weights = [0] * BANDS
         for trace, spans in self._traces.items():
-            weights[crowd(trace, limit)] += _weight_of(spans)
-        beyond = [weight - part if weight > _CROWDED * part else 0.0 for weight in weights]
-        if sum(beyond) < self._max / _ROOM_OF_CROWDS:
+            weights[band(trace, limit)] += _weight_of(spans)
+        beyond = [weight - part if weight > _FULL * part else 0.0 for weight in weights]
+        if sum(beyond) < self._max / _ROOM_OF_BANDS:
             return False
         oldest = []
         for trace, spans in self._traces.items():
-            if beyond[at := crowd(trace, limit)] > 0:
+            if beyond[at := band(trace, limit)] > 0:
                 oldest.append(trace)
                 beyond[at] -= _weight_of(spans)
         self._drop(oldest)

@@ -85,13 +85,13 @@ def rank(trace: str) -> int:
     return zlib.crc32(trace.encode())
 
 
-CROWDS = 16
+BANDS = 16
 """Parts of the ranks below a limit: traces of honest ids fill them alike, whoever makes ids up fills some of them."""
 
 
-def crowd(trace: str, limit: int) -> int:
+def band(trace: str, limit: int) -> int:
     """Return the part of the ranks below `limit` in which a trace stands."""
-    return min(rank(trace) * CROWDS // limit, CROWDS - 1)
+    return min(rank(trace) * BANDS // limit, BANDS - 1)
 
 
 class Sieve(Protocol):
