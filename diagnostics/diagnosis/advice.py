@@ -27,42 +27,73 @@ class Steps:
     Attributes:
         touches: what applying it does to the running server.
         apply: what to do, by the server's model control mode; empty without a patch.
+        how: the same, in front of the requests `posts`; empty without a patch.
+        posts: paths of the requests that have the server read the patch; empty where it does so by itself.
         undo: how to go back; empty without a patch.
 
     """
 
     touches: str
     apply: str = ""
+    how: str = ""
+    posts: tuple[str, ...] = ()
     undo: str = ""
 
 
 def steps(
-    change: ConfigChange, made: Patch | None, radius: BlastRadius, config: ModelConfig | None, *, engine: bool
+    change: ConfigChange,
+    made: Patch | None,
+    radius: BlastRadius,
+    config: ModelConfig | None,
+    *,
+    engine: bool,
+    control: str = "",
 ) -> Steps:
     """Return how to apply a patch; only what it touches where there is none.
 
-    `engine` says that the model is an engine, whose memory has no room for a second copy.
+    `engine` says that the model is an engine, whose memory has no room for a second copy. `control` is the server's
+    model control mode, empty where it was not read.
     """
     touches = _touches(change, radius, config, engine=engine)
     if made is None:
         return Steps(touches=touches)
-    alone = engine and radius is not BlastRadius.IN_PLACE
+    posts = _posts(change.model, alone=engine and radius is not BlastRadius.IN_PLACE)
+    edit = _edit(made, change.model)
     return Steps(
         touches=touches,
-        apply=f"{_edit(made, change.model)}, then {_load(change.model, alone=alone)}",
+        apply=f"{edit}, then {_load(posts, control)}",
+        how=f"{edit}, then {_HOW.get(control, _HOW_UNKNOWN)}",
+        posts=posts if control in ("", "explicit") else (),
         undo=f"{'patch -R -p1' if made.base == 'file' else 'put the former text back'}, then the same",
     )
+
+
+_HOW = {
+    "explicit": "load it (model control mode explicit):",
+    "poll": "wait for the next poll (model control mode poll)",
+    "none": "restart the server (model control mode none)",
+}
+_HOW_UNKNOWN = "load it; without model control restart the server, with polling wait:"
 
 
 def _edit(made: Patch, model: str) -> str:
     return "patch -p1 in the model repository" if made.base == "file" else f"edit {model}/config.pbtxt as it says"
 
 
-def _load(model: str, *, alone: bool) -> str:
-    at = f"POST /v2/repository/models/{quote(model, safe='', errors='replace')}"
-    if alone:
-        return f"{at}/unload and …/load (model control explicit), or restart the server"
-    return f"{at}/load (model control explicit), wait for the next poll (poll), or restart (none)"
+def _posts(model: str, *, alone: bool) -> tuple[str, ...]:
+    at = f"/v2/repository/models/{quote(model, safe='', errors='replace')}"
+    return (f"{at}/unload", f"{at}/load") if alone else (f"{at}/load",)
+
+
+def _load(posts: tuple[str, ...], control: str) -> str:
+    if control in ("poll", "none"):
+        return _HOW[control]
+    at = f"POST {posts[0]}{' and …/load' if len(posts) > 1 else ''}"
+    if control:
+        return f"{at} (model control explicit)"
+    if len(posts) > 1:
+        return f"{at} (model control explicit), or restart the server"
+    return f"{at} (model control explicit), wait for the next poll (poll), or restart (none)"
 
 
 def _touches(change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool) -> str:
@@ -117,5 +148,5 @@ def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | 
     except DiagError as error:
         return Advice(patch=None, blast_radius=radius, note=str(error))
     shown, engine = made if made.text else None, evidence.is_engine(on)
-    how = steps(change, shown, radius, config, engine=engine)
+    how = steps(change, shown, radius, config, engine=engine, control=evidence.model_control(on.server))
     return Advice(patch=shown, blast_radius=radius, note="; ".join(made.notes), steps=how)

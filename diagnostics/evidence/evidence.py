@@ -131,6 +131,10 @@ class Evidence(Protocol):
         """Return the text of the model's config.pbtxt, None when the repository is not at hand."""
         ...
 
+    def model_control(self, server: str) -> str:
+        """Return the server's model control mode, `none`, `poll` or `explicit`; empty where it was not read."""
+        ...
+
     def service_time(self, on: Subject) -> ServiceTime | None:
         """Return an execution's time by batch size; None when nothing executed or was read."""
         ...
@@ -284,6 +288,10 @@ class WindowEvidence:
     def config_file(self, on: Subject) -> str | None:
         """Return the repository's text for this model, as recorded or as given."""
         return self.window.servers[on.server].repository.get(f"{on.model}/config.pbtxt")
+
+    def model_control(self, server: str) -> str:
+        """Return what the server's log says."""
+        return self.window.servers[server].options.get("model_control_mode", "").removeprefix("MODE_").lower()
 
     def service_time(self, on: Subject) -> ServiceTime | None:
         """Return the fit over the whole window."""

@@ -82,6 +82,10 @@ class StatedEvidence:
         """Return None."""
         return None
 
+    def model_control(self, server: str) -> str:  # noqa: ARG002
+        """Return that it was not read."""
+        return ""
+
     def service_time(self, on: Subject) -> ServiceTime | None:  # noqa: ARG002
         """Return a service time with the stated mean and marginal cost."""
         mean, cost = self._value(EXECUTION_SECONDS), self._value(BATCH_MARGINAL_COST)

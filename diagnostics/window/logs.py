@@ -48,7 +48,7 @@ LONGEST_REASON = 400
 _CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
 _ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})? [^\]]{1,200}\] (.*)$")
 # A row of the table that is logged once at the start (core, `server.cc`, `PrintBackendAndModelInfo`).
-_RATE_LIMIT = re.compile(r"^[^|]{0,200}\|\s*rate_limit\s*\|\s*([A-Z_]+)\s*\|")
+_OPTION = re.compile(r"^[^|]{0,200}\|\s*(rate_limit|model_control_mode)\s*\|\s*([A-Z_]+)\s*\|")
 _NAME = r"([^:'\s]{1,256})"
 _MARKERS = (
     (LogKind.LOADING, re.compile(rf"^loading: {_NAME}:(\d+)$")),
@@ -81,12 +81,15 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
     return tuple(found)
 
 
-def rate_limiter_is_on(body: bytes) -> bool | None:
-    """Return what a server's log says of its rate limiter, in the table of its options; None where it says nothing."""
-    lines = (line for line in body.splitlines() if b"rate_limit" in line)
-    rows = [_RATE_LIMIT.match(line) for line, _ in unwrapped(line.decode("utf-8", "replace") for line in lines)]
-    found = [row[1] for row in rows if row]
-    return found[-1] != "OFF" if found else None
+def options_of(body: bytes) -> dict[str, str]:
+    """Return what a server's log says of its options, in the table that it begins with.
+
+    `rate_limit` is `OFF` or another mode, `model_control_mode` is `MODE_NONE`, `MODE_POLL` or `MODE_EXPLICIT`. What the
+    log does not say is left out.
+    """
+    lines = (line for line in body.splitlines() if b"rate_limit" in line or b"model_control_mode" in line)
+    rows = [_OPTION.match(line) for line, _ in unwrapped(line.decode("utf-8", "replace") for line in lines)]
+    return {row[1]: row[2] for row in rows if row}
 
 
 def _event(line: str, near: float) -> LogEvent | None:

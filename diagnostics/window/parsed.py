@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.counters import CounterPoint
-from diagnostics.window.logs import LogEvent, parse_log, rate_limiter_is_on
+from diagnostics.window.logs import LogEvent, options_of, parse_log
 from diagnostics.window.normalize import (
     ModelKey,
     batches_from_statistics,
@@ -143,10 +143,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """The events of a server's log, and whether it says that the rate limiter is on; None where it does not say."""
+    """The events of a server's log, and the options that it names, as `options_of`."""
 
     events: tuple[LogEvent, ...]
-    rate_limited: bool | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,7 @@ _READERS: Mapping[BodyKind, Callable[[Scrape, bytes], Content]] = {
     BodyKind.STATISTICS: _statistics,
     BodyKind.INDEX: _once(BodyKind.INDEX, _index),
     BodyKind.CONFIG: _once(BodyKind.CONFIG, parse_model_config),
-    BodyKind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), rate_limiter_is_on(body)),
+    BodyKind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), options_of(body)),
     BodyKind.SERVER: lambda _, body: parse_server(body),
     BodyKind.HOST: lambda _, body: parse_host(body),
     BodyKind.NVML: lambda _, body: parse_nvml(body),

@@ -112,7 +112,7 @@ class ServerWindow:
         self.configs: dict[str, ModelConfig] = {}
         self.configured: dict[str, list[tuple[float, ModelConfig]]] = {}
         self.log: tuple[LogEvent, ...] = ()
-        self.rate_limited: bool | None = None
+        self.options: dict[str, str] = {}
         self.repository: dict[str, str] = {}
         self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
         self.hosts: list[HostSample] = []
@@ -128,6 +128,11 @@ class ServerWindow:
         self._keys: dict[str, list[ModelKey]] = {}
         self._keys_of: tuple[int, int] = (0, 0)
         self._graph: DeploymentGraph | None = None
+
+    @property
+    def rate_limited(self) -> bool | None:
+        """Whether the rate limiter is on; None where no log says so."""
+        return self.options["rate_limit"] != "OFF" if "rate_limit" in self.options else None
 
     @property
     def graph(self) -> DeploymentGraph:
@@ -210,9 +215,9 @@ class ServerWindow:
                 self._take_config(scrape, config)
             case ServerMetadata() as metadata:
                 self.metadata = metadata
-            case LogLines(events, rate_limited):
+            case LogLines(events, options):
                 self.log = (*self.log, *events)
-                self.rate_limited = self.rate_limited if rate_limited is None else rate_limited
+                self.options = {**self.options, **options}
             case RepositoryFile(text):
                 self.repository[scrape.name] = text
             case _:

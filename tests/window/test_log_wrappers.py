@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from diagnostics.window.logs import LogKind, parse_log, rate_limiter_is_on
+from diagnostics.window.logs import LogKind, options_of, parse_log
 from diagnostics.wire.anonymize import anonymize_log
 from diagnostics.wire.anonymize_rules import Pseudonyms
 from diagnostics.wire.records import BodyKind
@@ -67,9 +67,10 @@ def test_a_time_without_an_offset_is_the_wrappers() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "triton-1  | ", f"{STAMP} stdout F "])
 def test_the_table_of_options_is_read_through_a_wrapper(prefix: str) -> None:
-    rows = ("+-----+", "| Option     | Value           |", "| rate_limit | EXEC_COUNT      |", "+-----+")
+    rows = ("| Option | Value |", "| model_control_mode | MODE_EXPLICIT |", "| rate_limit | EXEC_COUNT |", "+-----+")
+    found = options_of("\n".join(prefix + row for row in rows).encode())
 
-    assert rate_limiter_is_on("\n".join(prefix + row for row in rows).encode()) is True
+    assert found == {"model_control_mode": "MODE_EXPLICIT", "rate_limit": "EXEC_COUNT"}
 
 
 def test_what_is_refused_before_it_has_a_version_is_a_load_that_failed() -> None:
