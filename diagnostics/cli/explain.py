@@ -15,15 +15,16 @@ from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.options import coloured, nearest, places_given
 from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
-from diagnostics.cli.sources import moment
+from diagnostics.cli.sources import moment, warn
 from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.render.explanation.why_not import account
+from diagnostics.render.json_head import Json
 from diagnostics.window.rolling import WINDOW_SECONDS
 
 FAIL_ON = ("critical", "warning", "unknown", "never")
@@ -79,20 +80,45 @@ def ask(service: RunningService, requested: ServiceQuery) -> int:
         click.echo(service.json(f"{path_of(name)}/checks/{requested.check}", CheckReply)["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, requested)
-    output = "coloured" if requested.output == "text" else requested.output
+    output = "json" if requested.output == "patch" else requested.output
     answer = service.answer(path, output=output, **query)
     try:
         code = _exit_code(answer.headers, requested.fail_on)
         text = answer.body.decode("utf-8", "replace")
-        shown = _indented(text) if output == "json" else text
+        document = json.loads(text) if output == "json" else None
     except (KeyError, ValueError, RecursionError):
         raise service.other_program() from None
-    click.echo(shown, nl=False)
+    if requested.output == "patch" and document is not None:
+        text = _patch(document)
+    elif document is not None:
+        text = f"{json.dumps(document, indent=1, allow_nan=False)}\n"
+    click.echo(text, nl=False)
     return code
 
 
-def _indented(report: str) -> str:
-    return f"{json.dumps(json.loads(report), indent=1, allow_nan=False)}\n"
+_FORMS = {"text": "brief"}
+
+
+def _patch(document: Json) -> str:
+    """Return the patch of the first finding that has one; nothing, and why on standard error, where none has.
+
+    Raises:
+        CollectError: it is no patch of a file, since the repository was not read.
+
+    """
+    for finding in document["findings"]:
+        made = finding["suggestion"]
+        if made is None or not made["patch"]:
+            continue
+        if made["patch_base"] != "file":
+            raise CollectError(
+                f"the file that {finding['check']} would change was not read",
+                where="--output patch",
+                hint="name the model repository with --repository DIR",
+            )
+        return str(made["patch"])
+    warn(f"no patch: the answer is {document['verdict']}, and changes no setting of a model")
+    return ""
 
 
 def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
@@ -115,6 +141,7 @@ _EPILOG = """\b
 Examples:
   diag explain http://triton:8000
   diag explain slow.tar.xz --repository ./models
+  diag explain slow.tar.xz --output patch | patch -p1 -d ./models
   diag explain slow.tar.xz --at 03:12 --since 5m
   diag explain --history data --at 03:12 --since 20m
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
@@ -137,7 +164,14 @@ Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 
 @click.command(epilog=_EPILOG)
 @click.option("--objective", metavar="LIMIT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
-@click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "markdown", "html", "patch"]),
+    default="text",
+    show_default=True,
+    help="How to write it; patch is what `git apply` and `patch -p1` take.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show all evidence, assumptions, blind spots and other findings.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")
 @url_option
@@ -148,6 +182,7 @@ def command(
     source: EvidenceSource,
     objective: str | None,
     output: str,
+    verbose: bool,
     fail_on: str,
     why_not: str | None,
     url: str | None,
@@ -156,16 +191,19 @@ def command(
     check = _check_id(why_not) if why_not is not None else None
     if check is not None and output != "text":
         raise UsageError("is text", where="--why-not", hint="leave out one of them: the JSON tells of every check")
+    if verbose and output != "text":
+        raise UsageError("is for text", where="--verbose", hint="leave it out: other outputs hold everything")
     wanted = Objective.parse(objective) if objective is not None else None
     if _is_for_the_service(source, url):
         _refuse(source, objective)
         if check is not None and fail_on != "never":
             hint = "give one of them, or name a SOURCE"
             raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
-        ctx.exit(ask(RunningService(url, source.options), _requested(source, output, fail_on, check)))
+        written = _FORMS.get(output, output) if not verbose else "coloured"
+        ctx.exit(ask(RunningService(url, source.options), _requested(source, written, fail_on, check)))
     question = replace(source.question, objective=wanted, validation=Validation())
     explanation, failed = explained(replace(source, question=question))
-    _show(explanation, output, check)
+    _show(explanation, output, check, verbose=verbose)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
     failed_on = fails(fail_on, explanation.verdict, [finding.severity for finding in explanation.findings])
@@ -207,7 +245,7 @@ def _check_id(name: str) -> str:
     raise UsageError(f"there is no check {name!r}", where="--why-not", hint=nearest(name, catalogue(), "diag checks"))
 
 
-def _show(explanation: Explanation, output: str, check: str | None) -> None:
+def _show(explanation: Explanation, output: str, check: str | None, *, verbose: bool) -> None:
     if check is not None:
         click.echo(account([result for result in explanation.results if result.check.id == check]), nl=False)
     elif output == "json":
@@ -218,5 +256,7 @@ def _show(explanation: Explanation, output: str, check: str | None) -> None:
         from diagnostics.render.explanation.html import html
 
         click.echo(html(explanation), nl=False)
+    elif output == "patch":
+        click.echo(_patch(report(explanation)), nl=False)
     else:
-        click.echo(text(explanation, coloured), nl=False)
+        click.echo(text(explanation, coloured, verbose=verbose), nl=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ import click
 from diagnostics.cli.options import DURATION
 from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
@@ -85,8 +87,41 @@ def explain_servers(
             seconds=seconds,
             left=lambda name: known.append(_left(name)),
         )
-        explanation = until_sure(scrapes, question, names, known, warn, fixed=window is not None)
-    return explanation, bool(unfound)
+        explanation = until_sure(_timed(scrapes), question, names, known, _warn_below, fixed=window is not None)
+    return replace(explanation, window=_reached(explanation.window, servers)), bool(unfound)
+
+
+def _reached(window: WindowFacts, servers: Sequence[TritonServer]) -> WindowFacts:
+    """Return the facts with what each server was called, and where its HTTP API is."""
+    addresses = {one.name: one.api.url for one in servers if one.api and one.api.url.startswith("http")}
+    return replace(window, addresses=addresses, given={one.name: one.given for one in servers if one.given})
+
+
+_CLEARED = "\r\033[K"
+
+
+def _timed(scrapes: Iterable[Scrape]) -> Iterator[Scrape]:
+    """Yield the scrapes, and tell on a terminal for how long they were read so far."""
+    if not sys.stderr.isatty():
+        yield from scrapes
+        return
+    began, shown = time.monotonic(), -1
+    try:
+        for scrape in scrapes:
+            elapsed = int(time.monotonic() - began)
+            if elapsed > shown:
+                shown = elapsed
+                click.echo(f"{_CLEARED}reading for {elapsed} s, at most {LONGEST_SECONDS:.0f} s", err=True, nl=False)
+            yield scrape
+    finally:
+        click.echo(_CLEARED, err=True, nl=False)
+
+
+def _warn_below(text: str) -> None:
+    """Tell on standard error, in place of the time that was told last."""
+    if sys.stderr.isatty():
+        click.echo(_CLEARED, err=True, nl=False)
+    warn(text)
 
 
 def _left(name: str) -> BlindSpot:

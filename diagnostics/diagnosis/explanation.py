@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -66,13 +66,16 @@ class BlindSpot:
 class WindowFacts:
     """When and from whom the window was read; Unix seconds.
 
-    `basis` says what its times are, where they are not those of the reads; empty where they are.
+    `basis` says what its times are, where they are not those of the reads; empty where they are. `addresses` are those
+    of running servers' HTTP API by their names in `sources`, and `given` their addresses on the command line.
     """
 
     start: float
     end: float
     sources: tuple[str, ...]
     basis: str = ""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def untimed(self) -> bool:

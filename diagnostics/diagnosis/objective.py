@@ -38,7 +38,8 @@ class Objective(LatencyTarget):
                 found.append(
                     Symptom(
                         entry=name,
-                        figure=f"{name} {self.statistic} {Unit.SECONDS.show(value)}, {self._stated}",
+                        figure=f"{name} {self.statistic} {Unit.SECONDS.show(value)}, "
+                        f"objective {Unit.SECONDS.show(self.seconds)}",
                         text=f"{name} misses {self.text}: it is {Unit.SECONDS.show(value)}",
                         next_measurement="see the anatomy for where the time goes",
                         misses_objective=True,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy
-from diagnostics.checks.check import Prediction
-from diagnostics.diagnosis.explanation import Explanation, Verdict, relevant
+from diagnostics.checks.check import Prediction, Suggestion
+from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Unpredicted
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
@@ -48,6 +49,71 @@ def title(explanation: Explanation) -> str:
     verdict = explanation.verdict.value
     first = next(iter(explanation.actionable), None)
     return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
+
+
+def first_line(explanation: Explanation) -> str:
+    """Return the verdict, what users of the root cause's entry point feel, and that cause; the verdict without one."""
+    verdict = explanation.verdict.value
+    first = next(iter(explanation.actionable), None)
+    if first is None:
+        return verdict
+    parts = (verdict, _felt(explanation, first), f"{first.check} of {subject_name(first)}")
+    return ": ".join(part for part in parts if part)
+
+
+def _felt(explanation: Explanation, first: Finding) -> str:
+    """Return latency, against its objective where one is missed, failures and traffic of the finding's entry point."""
+    figure, item = against_objective(explanation), next(iter(entries(explanation)), None)
+    parts = [figure] if figure else []
+    failed = first.impact.share_of_requests_failed
+    if not figure and item is not None and _is_entry(item, first):
+        name, spread = item.ensemble or item.stages[0].model, item.spread
+        latency = f"p95 {Unit.SECONDS.show(spread.p95)}" if spread else f"mean {Unit.SECONDS.show(item.mean_seconds)}"
+        parts.append(f"{name} {latency}")
+    if not figure and failed > 0:
+        parts.append(f"{Unit.RATIO.show(failed)} of requests fail")
+    seconds = explanation.window.end - explanation.window.start
+    if item is not None and seconds > 0 and _is_entry(item, first):
+        parts.append(f"{Unit.PER_SECOND.show(item.requests / seconds).removesuffix('/s')} requests/s")
+    return ", ".join(parts)
+
+
+def _is_entry(item: Anatomy, finding: Finding) -> bool:
+    """Return whether requests of an entry point pass what a finding is about; all do where that is no model."""
+    on = finding.subject
+    if on.model is None and on.ensemble is None:
+        return True
+    called = item.ensemble or item.stages[0].model
+    return on.server == item.server and called == (on.ensemble or on.model)
+
+
+def entries(explanation: Explanation) -> list[Anatomy]:
+    """Return where time goes, the entry point of the root cause first."""
+    first = explanation.actionable[:1]
+    return sorted(explanation.anatomy, key=lambda item: not any(_is_entry(item, one) for one in first))
+
+
+def remedy(suggestion: Suggestion) -> str:
+    """Return what to do, as `fix: …` or `mitigate: …`."""
+    return f"{suggestion.remedy.value}: {suggestion.text}"
+
+
+def commands(finding: Finding, window: WindowFacts) -> list[str]:
+    """Return the commands that have a running server read an applied patch; none where it does so by itself."""
+    how = finding.advice.steps if finding.advice else None
+    address = window.addresses.get(finding.subject.server, "http://HOST:8000")
+    return [f"curl -X POST {shlex.quote(address + path)}" for path in how.posts] if how else []
+
+
+def hidden(explanation: Explanation) -> str:
+    """Return how much a short report leaves out; empty where that is nothing."""
+    unknown = {check for checks in undecided(explanation).values() for check in checks}
+    counted = (
+        (len(explanation.findings) - len(explanation.actionable[:1]), "finding's evidence", "findings' evidence"),
+        (len(unseen(explanation)) if explanation.actionable else 0, "blind spot", "blind spots"),
+        (len(unknown), "undecided check", "undecided checks"),
+    )
+    return ", ".join(f"{count} {one if count == 1 else several}" for count, one, several in counted if count)
 
 
 def against_objective(explanation: Explanation) -> str:
@@ -91,7 +157,7 @@ def next_step(explanation: Explanation) -> str:
     """Return what to do first, as `fix: …`, `mitigate: …` or `next: …`; empty when there is nothing to do."""
     for finding in explanation.actionable[:1]:
         if finding.suggestion:
-            return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
+            return remedy(finding.suggestion)
     if explanation.actionable or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
         return ""
     if explanation.window.untimed and explanation.blind_spots:

@@ -93,7 +93,13 @@ def window_text(window: WindowFacts) -> str:
     span = f"{time_text(window.start)} to {time_text(window.end)}, {seconds}"
     if window.basis:
         span = window.basis if window.untimed else f"{span} ({window.basis})"
-    return f"{span}, from {', '.join(window.sources)}"
+    return f"{span}, from {', '.join(_called(window, name) for name in window.sources)}"
+
+
+def _called(window: WindowFacts, name: str) -> str:
+    """Return the address that was given for a source, with its name in the evidence where that is another."""
+    given = window.given.get(name, name)
+    return given if given == name else f"{given} ({name})"
 
 
 def diff_colour(line: str) -> str:

@@ -15,7 +15,7 @@ from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
-from exporters.sources.address import Address, parse_address
+from exporters.sources.address import Address, parse_address, safe
 from exporters.sources.host import find_server, listening_ports
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.parallel import Lanes
@@ -132,7 +132,11 @@ def discover_all(
     """
     with ThreadPoolExecutor(max_workers=16) as pool:
         found = list(pool.map(lambda url: _discover_or_fail(url, options), dict.fromkeys(urls)))
-    servers = {one.name: one for one in found if isinstance(one, TritonServer)}
+    servers: dict[str, TritonServer] = {}
+    for url, one in zip(dict.fromkeys(urls), found, strict=True):
+        if isinstance(one, TritonServer):
+            one.given = servers[one.name].given if one.name in servers else safe(url)
+            servers[one.name] = one
     return list(servers.values()), [one for one in found if isinstance(one, CollectError)]
 
 

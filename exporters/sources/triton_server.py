@@ -73,6 +73,7 @@ class TritonServer:
         metrics: its metrics page; None when there is none.
         blind_spots: what closed or unfound ports hide.
         notes: what was not as expected, but hides nothing.
+        given: the address that it was found by, as somebody wrote it; empty where nobody did.
 
     """
 
@@ -90,6 +91,7 @@ class TritonServer:
     ) -> None:
         self.name, self.host, self.ports = name, host, ports
         self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
+        self.given = ""
         self._reported_unfound = False
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
         self._patience = _TIMEOUTS_TO_DESCRIBE * timeout

@@ -121,7 +121,7 @@ def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
 
     assert isinstance(effect, Unpredicted)
     assert "version_policy" in effect.because
-    assert "end to end not predicted: version_policy" in text(explanation)
+    assert "end to end not predicted: version_policy" in text(explanation, verbose=True)
 
 
 def test_what_the_budget_does_not_reach_is_reported_as_not_proven_and_requested_again() -> None:

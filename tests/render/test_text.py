@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import headline
@@ -22,8 +22,10 @@ def patches(explanation: Explanation) -> set[str]:
     return {line for patch in made if patch for line in code_lines(patch.text)}
 
 
-def test_every_line_but_a_patchs_fits_a_terminal(situation: Explanation) -> None:
-    lines = [line for line in text(situation).splitlines() if line not in patches(situation)]
+@pytest.mark.parametrize("verbose", [False, True])
+def test_every_line_but_what_is_pasted_fits_a_terminal(situation: Explanation, verbose: bool) -> None:
+    shown = text(situation, verbose=verbose).splitlines()
+    lines = [line for line in shown if line not in patches(situation) and not line.startswith("    curl ")]
 
     # Wide characters are wrapped by count, and may then take up to twice the columns.
     assert not [line for line in lines if len(line) > WIDTH]
@@ -42,10 +44,36 @@ def test_it_is_the_same_every_time(situation: Explanation) -> None:
 
 
 def test_the_first_lines_say_what_is_wrong_and_what_to_do(degraded: Explanation) -> None:
-    first, *others = text(degraded).splitlines()
+    lines = text(degraded).splitlines()
 
-    assert first == "degraded: single-instance-serialization of safety"
-    assert "  fix: raise instance_group count of safety from 1 to 2" in others[:4]
+    assert lines[0] == "degraded: chat mean 211 ms, 38 requests/s: single-instance-serialization of"
+    assert "  fix: raise instance_group count of safety from 1 to 2" in lines[:5]
+
+
+def test_the_patch_comes_before_the_evidence_with_its_effect_and_a_command(degraded: Explanation) -> None:
+    shown = text(degraded)
+    parts = ("count: 2", "predicted mean of chat", "curl -X POST http://HOST:8000/v2/", "evidence (+ for", "where chat")
+
+    assert [shown.index(part) for part in parts] == sorted(shown.index(part) for part in parts)
+    assert len(shown.splitlines()) <= 45
+
+
+def test_a_command_is_for_the_server_that_was_read_by_the_name_that_was_asked_for(degraded: Explanation) -> None:
+    window = replace(degraded.window, addresses={"triton-0": "http://triton:8000"}, given={"triton-0": "triton:8000"})
+    lines = text(replace(degraded, window=window)).splitlines()
+
+    assert "    curl -X POST http://triton:8000/v2/repository/models/safety/load" in lines
+    assert lines[-1].endswith("from triton:8000 (triton-0)")
+
+
+def test_what_a_short_report_leaves_out_is_counted_and_shown_when_asked_for(degraded: Explanation) -> None:
+    spots = (BlindSpot(what="the clock", why="it is broken", fix="wind it up"),)
+    short, whole = (text(replace(degraded, blind_spots=spots), verbose=verbose) for verbose in (False, True))
+
+    assert "not shown: 1 blind spot, 3 undecided checks; -v shows all" in short
+    assert "wind it up" not in short
+    assert "  - the clock: it is broken; wind it up" in whole
+    assert "undo: put the former text back, then the same" in whole
 
 
 def test_the_answer_is_stated_once(degraded: Explanation) -> None:
@@ -100,7 +128,7 @@ def test_columns_hold_whatever_the_values(degraded: Explanation) -> None:
 def test_many_entries_are_counted_not_listed() -> None:
     shown = text(situations()["many models"])
 
-    assert "and 37 more" in shown
+    assert "and 39 more" in shown
     assert len(shown.splitlines()) < 40
 
 
@@ -127,10 +155,10 @@ def test_colour_changes_nothing_but_colour(situation: Explanation) -> None:
 
 
 def test_a_patch_says_what_it_touches_how_it_is_applied_and_undone(degraded: Explanation) -> None:
-    shown = " ".join(text(degraded).split())
+    shown = " ".join(text(degraded, verbose=True).split())
 
     assert "applied in place, without a reload; each further instance holds its own copy of the model" in shown
-    assert "then POST /v2/repository/models/safety/load (model control explicit)" in shown
+    assert "then load it; without model control restart the server, with polling wait:" in shown
     assert "undo: put the former text back, then the same" in shown
 
 
@@ -141,7 +169,7 @@ def test_patches_of_one_model_say_how_they_stand_to_each_other(degraded: Explana
     other = ConfigChange(model="safety", settings=(Setting(path="dynamic_batching", value=True),))
     same = replace(first, id="f" * 16)
     differs = replace(first, id="e" * 16, suggestion=replace(first.suggestion, change=other))
-    shown = " ".join(text(replace(degraded, findings=(first, same, differs))).split())
+    shown = " ".join(text(replace(degraded, findings=(first, same, differs)), verbose=True).split())
 
     assert "the same change as 1: it needs to be made once" in shown
     assert "changes the same file as 1; one change at a time" in shown
@@ -150,20 +178,19 @@ def test_patches_of_one_model_say_how_they_stand_to_each_other(degraded: Explana
 @pytest.mark.parametrize(
     ("objective", "figure"),
     [
-        ("mean < 2ms", r"chat mean \S+ m?s, objective mean 2 ms"),
+        ("mean < 2ms", r"chat mean \S+ m?s, objective 2 ms"),
         ("p95 < 2ms", r"chat mean \S+ m?s \(p95 is not measured\), objective p95 2 ms"),
     ],
 )
 def test_latency_against_its_objective_comes_first_and_in_the_headline(objective: str, figure: str) -> None:
     explanation = pipeline("safety").explain(objective=Objective.parse(objective))
     shown = text(explanation).splitlines()
-    assert re.fullmatch(figure, shown[0])
-    assert shown[1].startswith("degraded: single-instance-serialization of safety")
+    assert re.match(rf"degraded: {figure}, 38 requests/s: single-instance-", " ".join(map(str.strip, shown)))
     assert re.match(rf"{figure}: one instance of safety", headline(explanation))
 
 
 @pytest.mark.parametrize("objective", [None, Objective.parse("mean < 60s")])
 def test_no_objective_missed_leaves_the_answer_as_it_was(objective: Objective | None) -> None:
     explanation = pipeline("safety").explain(objective=objective)
-    assert text(explanation).startswith("degraded: single-instance-serialization of safety")
+    assert text(explanation).startswith("degraded: chat mean 211 ms, 38 requests/s: single-instance-serialization of\n")
     assert headline(explanation) == explanation.actionable[0].summary

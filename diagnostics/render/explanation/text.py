@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.check import Severity
-from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
+from diagnostics.diagnosis.finding import Finding, Unpredicted
 from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render import phrases
 from diagnostics.render.plain import WIDTH, Style, code_lines, diff_colour, fitted, plain, window_lines, wrapped
@@ -19,34 +19,27 @@ _ENTRIES_SHOWN = 3
 _MARKS = {True: "+", False: "-", None: "?"}
 
 
-def text(explanation: Explanation, style: Style = plain) -> str:
-    """Return the report.
+def text(explanation: Explanation, style: Style = plain, *, verbose: bool = False) -> str:
+    """Return the report: what users feel and why, the patch, the evidence, then the rest.
 
     Args:
         explanation: what to show.
         style: gives a text its colour; plain by default.
+        verbose: show all of it: evidence and patches of all findings, every entry, assumptions and blind spots. Else
+            what somebody needs who was just paged, in about 40 lines.
 
     """
-    parts = [
-        *_answer(explanation, style),
-        *_findings(explanation, style),
-        *_symptoms(explanation),
-        *_anatomies(explanation),
-        *_unseen(explanation),
-        "",
-        *_window(explanation),
-    ]
-    return "\n".join(parts) + "\n"
+    rest = _whole(explanation, style) if verbose else _short(explanation)
+    return "\n".join([*_answer(explanation, style), *rest, "", *_window(explanation)]) + "\n"
 
 
 def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
+    """Yield what is wrong and what to do about it, the patch with its effect included."""
     yield from (style(line, "yellow") for line in wrapped(explanation.stale))
     if explanation.actionable:
         first = explanation.actionable[0]
-        figure = phrases.against_objective(explanation)
-        if figure:
-            yield from (style(line, _COLOURS[first.severity]) for line in wrapped(figure))
-        yield style(fitted(phrases.title(explanation), WIDTH), _COLOURS[first.severity])
+        lines = wrapped(phrases.first_line(explanation), hang="  ")
+        yield from (style(line, _COLOURS[first.severity]) for line in lines)
         yield from wrapped(first.summary, "  ")
         yield from wrapped(phrases.rough(explanation), "  ")
     else:
@@ -60,25 +53,77 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
         yield f"    {command}"
     for change in phrases.changes(explanation):
         yield from wrapped(change, "  ", hang="  ")
+    for first in explanation.actionable[:1]:
+        yield from _patch(first, explanation.window, style)
 
 
-def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
-    numbers, answered = phrases.numbers(explanation), explanation.actionable[:1]
-    beside = phrases.beside(explanation)
-    for finding in explanation.findings:
+def _patch(finding: Finding, window: WindowFacts, style: Style) -> Iterator[str]:
+    """Yield a patch, its predicted effect, what it touches and how it is applied."""
+    advice = finding.advice
+    if advice and advice.patch:
         yield ""
-        head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
-        yield style(fitted(head, WIDTH), _COLOURS[finding.severity])
-        yield from wrapped(f"{phrases.where(finding)}; layer {finding.layer.value}", "   ")
-        # What the first lines say is not said again.
-        if finding not in answered:
-            yield from wrapped(finding.summary, "   ")
-            yield from wrapped(finding.doubt, "   ")
-        yield from wrapped(phrases.impact(finding), "   ")
-        if finding.caused_by in numbers:
-            yield f"   caused by {numbers[finding.caused_by]}"
+        yield from (style(line, diff_colour(line)) for line in code_lines(advice.patch.text))
+        yield ""
+    if _is_predicted(finding):
+        yield from wrapped(phrases.end_to_end(finding), "  ", hang="  ")
+    if advice and advice.steps:
+        yield from wrapped(advice.steps.touches, "  ", hang="  ")
+    if advice and advice.note:
+        yield from wrapped(f"note: {advice.note}", "  ", hang="  ")
+    if advice and advice.steps and advice.patch:
+        yield from wrapped(f"apply: {advice.steps.how}", "  ", hang="  ")
+        yield from (f"    {command}" for command in phrases.commands(finding, window))
+
+
+def _is_predicted(finding: Finding) -> bool:
+    """Return whether an effect is stated; why it is not is for those who ask for all."""
+    return not isinstance(finding.effect, Unpredicted)
+
+
+def _short(explanation: Explanation) -> Iterator[str]:
+    first, others = explanation.actionable[:1], explanation.findings
+    for finding in others:
+        yield from _head(explanation, finding)
+        if finding in first:
+            yield from _evidence(finding.evidence)
+        elif finding.suggestion:
+            yield from wrapped(phrases.remedy(finding.suggestion), "   ", hang="  ")
+    yield from _symptoms(explanation)
+    yield from _anatomies(explanation, 1)
+    if not explanation.actionable:
+        yield from _blind_spots(explanation)
+    hidden = phrases.hidden(explanation)
+    if hidden:
+        yield ""
+        yield from wrapped(f"not shown: {hidden}; -v shows all", "", hang="  ")
+
+
+def _whole(explanation: Explanation, style: Style) -> Iterator[str]:
+    answered, beside = explanation.actionable[:1], phrases.beside(explanation)
+    for finding in explanation.findings:
+        yield from _head(explanation, finding)
         yield from _evidence(finding.evidence)
-        yield from _suggestion(finding, style, beside.get(finding.id, ""), reported=finding in answered)
+        yield from _suggestion(
+            finding, explanation.window, style, beside.get(finding.id, ""), reported=finding in answered
+        )
+    yield from _symptoms(explanation)
+    yield from _anatomies(explanation, _ENTRIES_SHOWN)
+    yield from _unseen(explanation)
+
+
+def _head(explanation: Explanation, finding: Finding) -> Iterator[str]:
+    """Yield what a finding says; what the first lines say is not said again."""
+    numbers, answered = phrases.numbers(explanation), explanation.actionable[:1]
+    yield ""
+    head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
+    yield fitted(head, WIDTH)
+    yield from wrapped(f"{phrases.where(finding)}; layer {finding.layer.value}", "   ")
+    if finding not in answered:
+        yield from wrapped(finding.summary, "   ")
+        yield from wrapped(finding.doubt, "   ")
+    yield from wrapped(phrases.impact(finding), "   ")
+    if finding.caused_by in numbers:
+        yield f"   caused by {numbers[finding.caused_by]}"
 
 
 def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
@@ -90,27 +135,20 @@ def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
         yield f"   {_MARKS[line.met]} {name:<26}{value:>10}  {limit:<11}{source}"
 
 
-def _suggestion(finding: Finding, style: Style, beside: str, *, reported: bool) -> Iterator[str]:
+def _suggestion(finding: Finding, window: WindowFacts, style: Style, beside: str, *, reported: bool) -> Iterator[str]:
     suggestion, advice = finding.suggestion, finding.advice
     if suggestion is None:
         return
     if not reported:
-        yield from wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
-    yield from wrapped(phrases.end_to_end(finding), "   ")
+        yield from wrapped(phrases.remedy(suggestion), "   ", hang="  ")
+        yield from wrapped(beside, "   ")
+        yield from _patch(finding, window, style)
+    if not _is_predicted(finding):
+        yield from wrapped(phrases.end_to_end(finding), "   ")
     if suggestion.prediction:
         yield from wrapped(phrases.predicted(suggestion.prediction), "   ")
-    if advice and advice.steps:
-        yield from wrapped(advice.steps.touches, "   ")
-    if advice and advice.note:
-        yield from wrapped(f"note: {advice.note}", "   ")
     if advice and advice.steps and advice.patch:
-        yield from wrapped(f"apply: {advice.steps.apply}", "   ", hang="  ")
         yield from wrapped(f"undo: {advice.steps.undo}", "   ", hang="  ")
-    if beside:
-        yield from wrapped(beside, "   ")
-    if advice and advice.patch:
-        yield ""
-        yield from (style(line, diff_colour(line)) for line in code_lines(advice.patch.text))
 
 
 def _symptoms(explanation: Explanation) -> Iterator[str]:
@@ -127,9 +165,9 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
         yield from wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
 
 
-def _anatomies(explanation: Explanation) -> Iterator[str]:
-    anatomy = explanation.anatomy
-    for item in anatomy[:_ENTRIES_SHOWN]:
+def _anatomies(explanation: Explanation, most: int) -> Iterator[str]:
+    anatomy = phrases.entries(explanation)
+    for item in anatomy[:most]:
         where = f" on {item.server}" if len({each.server for each in anatomy}) > 1 else ""
         yield ""
         yield from wrapped(
@@ -142,8 +180,8 @@ def _anatomies(explanation: Explanation) -> Iterator[str]:
             yield f"  {phrases.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
         for sentence in (phrases.derivation(item), *phrases.beside_path(item)):
             yield from wrapped(sentence, "  ")
-    if len(anatomy) > _ENTRIES_SHOWN:
-        yield f"  and {len(anatomy) - _ENTRIES_SHOWN} more"
+    if len(anatomy) > most:
+        yield f"  and {len(anatomy) - most} more"
 
 
 def _stage(stage: Stage, item: Anatomy) -> str:
@@ -168,17 +206,21 @@ def _cell(seconds: float) -> str:
 
 
 def _unseen(explanation: Explanation) -> Iterator[str]:
-    if explanation.blind_spots:
-        yield ""
-        yield "blind spots:"
-    for what, why, fix in phrases.unseen(explanation):
-        yield from wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
+    yield from _blind_spots(explanation)
     undecided = phrases.undecided(explanation)
     if undecided:
         yield ""
         yield "could not be decided:"
     for reason, checks in undecided.items():
         yield from wrapped(f"{', '.join(checks)}: {reason}", "  ", "- ")
+
+
+def _blind_spots(explanation: Explanation) -> Iterator[str]:
+    if explanation.blind_spots:
+        yield ""
+        yield "blind spots:"
+    for what, why, fix in phrases.unseen(explanation):
+        yield from wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
 
 
 def _window(explanation: Explanation) -> Iterator[str]:

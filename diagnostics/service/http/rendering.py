@@ -31,13 +31,14 @@ class Output(StrEnum):
 
     JSON = "json"
     TEXT = "text"
+    BRIEF = "brief"
     COLOURED = "coloured"
     MARKDOWN = "markdown"
     HTML = "html"
 
 
 def rendered(explanation: Explanation, output: Output) -> Response:
-    """Return the explanation as an answer; `coloured` is text for a terminal.
+    """Return the explanation as an answer; `coloured` and `brief` are for a terminal, `brief` in about 40 lines.
 
     Its headers tell the same in each form: whoever prints a text need not ask again what it says.
     """
@@ -58,9 +59,11 @@ def _written(explanation: Explanation, output: Output) -> Response:
         case Output.JSON:
             return JsonAnswer(report(explanation))
         case Output.TEXT:
-            return PlainTextResponse(text(explanation))
-        case Output.COLOURED:
+            return PlainTextResponse(text(explanation, verbose=True))
+        case Output.BRIEF:
             return PlainTextResponse(text(explanation, _coloured))
+        case Output.COLOURED:
+            return PlainTextResponse(text(explanation, _coloured, verbose=True))
         case Output.MARKDOWN:
             return PlainTextResponse(markdown(explanation), media_type="text/markdown")
         case Output.HTML:
