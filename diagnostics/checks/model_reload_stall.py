@@ -97,7 +97,7 @@ def _is_held_elsewhere(ledger: Ledger, subject: Subject) -> bool:
     if held <= 2 * sum(ledger.evidence.read(signal, subject).value or 0.0 for signal in shown):
         return False
     either = ledger.as_alternative()
-    worth = either.worthwhile("held", subject, either.read(HELD_SECONDS, subject))
+    worth = either.worthwhile("waited_for_load", subject, either.read(HELD_SECONDS, subject))
     return worth and either.at_least(HELD_REQUESTS, subject, MANY) and either.at_least(HELD_SHARE, subject, ALIGNED)
 
 

@@ -199,7 +199,10 @@ class Ledger:
         now = weighted if since is None else weighted * since
         # Not `now - weighted`: its interval would be that of two independent quantities.
         more = None if since is None else weighted * (since - Reading.of(1.0, since.unit, since.source))
-        share = now / (mean if more is None else mean + more)
+        whole = mean if more is None else mean + more
+        if (now.value or 0.0) > (whole.value or 0.0):
+            whole = whole + now  # a part is not more than the whole: this mean does not hold it
+        share = now / whole
         enough = self.compare(name, now, WORTHWHILE_TIME)
         worth = self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
         if worth and (share.value or 0.0) * entry.mean_seconds < WORTHWHILE_SHARE * entry.perhaps_seconds:

@@ -14,7 +14,8 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts,
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Unpredicted
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
-from diagnostics.signals.signal import Missing
+from diagnostics.signals.signal import Missing, Subject
+from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import ServerChange
 
@@ -67,14 +68,16 @@ def _felt(explanation: Explanation, first: Finding) -> str:
     parts = [figure] if figure else []
     failed = first.impact.share_of_requests_failed
     if not figure and item is not None and _is_entry(item, first):
-        name, spread = item.ensemble or item.stages[0].model, item.spread
-        latency = f"p95 {Unit.SECONDS.show(spread.p95)}" if spread else f"mean {Unit.SECONDS.show(item.mean_seconds)}"
-        parts.append(f"{name} {latency}")
+        # What a load held back is in no counter, and in the finding's own mean.
+        mean = max(item.mean_seconds, first.impact.mean_seconds)
+        latency = f"p95 {Unit.SECONDS.show(item.spread.p95)}" if item.spread else f"mean {Unit.SECONDS.show(mean)}"
+        parts.append(f"{item.ensemble or item.stages[0].model} {latency}")
     if not figure and failed > 0:
         parts.append(f"{Unit.RATIO.show(failed)} of requests fail")
-    seconds = explanation.window.end - explanation.window.start
-    if item is not None and seconds > 0 and _is_entry(item, first):
-        parts.append(f"{Unit.PER_SECOND.show(item.requests / seconds).removesuffix('/s')} requests/s")
+    if item is not None and _is_entry(item, first):
+        on = Subject(server=item.server, ensemble=item.ensemble, model=None if item.ensemble else item.stages[0].model)
+        rate = explanation.evidence.read(REQUEST_RATE, on).value
+        parts += [f"{Unit.PER_SECOND.show(rate).removesuffix('/s')} requests/s"] if rate else []
     return ", ".join(parts)
 
 
