@@ -144,9 +144,8 @@ def _remedy(found: Sequence[Outage], subject: Subject, *, still: bool) -> str:
         return f"repair {subject.model} as the reason says and load it again, or put the version before it back"
     if still:
         return f"load {subject.model} again; find out who unloaded it"
-    return (
-        f"find out who unloaded {subject.model}; load new versions beside the old one, or on a replica without requests"
-    )
+    first = "" if found and found[-1].state == LOADING else f"find out who unloaded {subject.model}; "
+    return f"{first}load new versions beside the old one, or on a replica without requests"
 
 
 _OPEN_AGAIN = (

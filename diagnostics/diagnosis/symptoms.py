@@ -123,7 +123,7 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
                 yield Symptom(
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
                     f"{Unit.RATIO.show(seconds / item.mean_seconds)} of their time",
-                    next_measurement="ask --why-not single-instance-serialization what speaks against it",
+                    next_measurement="run diag explain again with --why-not single-instance-serialization",
                     cell=cell,
                 )
 

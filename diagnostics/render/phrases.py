@@ -52,6 +52,10 @@ def title(explanation: Explanation) -> str:
     return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
 
 
+BLIND_SPOTS = "telemetry-blind-spot"
+"""The check whose finding says what the list of blind spots says."""
+
+
 def first_line(explanation: Explanation) -> str:
     """Return the verdict, what users of the root cause's entry point feel, and that cause; the verdict without one."""
     verdict = explanation.verdict.value
@@ -83,17 +87,25 @@ def _felt(explanation: Explanation, first: Finding) -> str:
 
 def _is_entry(item: Anatomy, finding: Finding) -> bool:
     """Return whether requests of an entry point pass what a finding is about; all do where that is no model."""
+    return _distance(item, finding) < 2
+
+
+def _distance(item: Anatomy, finding: Finding) -> int:
+    """Return 0 for the entry point that a finding names, 1 for one whose requests pass its model, 2 for others."""
     on = finding.subject
     if on.model is None and on.ensemble is None:
-        return True
-    called = item.ensemble or item.stages[0].model
-    return on.server == item.server and called == (on.ensemble or on.model)
+        return 0
+    if on.server != item.server:
+        return 2
+    if (item.ensemble or item.stages[0].model) == (on.ensemble or on.model):
+        return 0
+    return 1 if on.ensemble is None and item.stage(on.model or "") is not None else 2
 
 
 def entries(explanation: Explanation) -> list[Anatomy]:
     """Return where time goes, the entry point of the root cause first."""
     first = explanation.actionable[:1]
-    return sorted(explanation.anatomy, key=lambda item: not any(_is_entry(item, one) for one in first))
+    return sorted(explanation.anatomy, key=lambda item: min((_distance(item, one) for one in first), default=0))
 
 
 def remedy(suggestion: Suggestion) -> str:
@@ -111,8 +123,13 @@ def commands(finding: Finding, window: WindowFacts) -> list[str]:
 def hidden(explanation: Explanation) -> str:
     """Return how much a short report leaves out; empty where that is nothing."""
     unknown = {check for checks in undecided(explanation).values() for check in checks}
+    others = [one for one in explanation.findings if one.check != BLIND_SPOTS and one.evidence]
     counted = (
-        (len(explanation.findings) - len(explanation.actionable[:1]), "finding's evidence", "findings' evidence"),
+        (
+            len([one for one in others if one not in explanation.actionable[:1]]),
+            "finding's evidence",
+            "findings' evidence",
+        ),
         (len(unseen(explanation)) if explanation.actionable else 0, "blind spot", "blind spots"),
         (len(unknown), "undecided check", "undecided checks"),
     )
@@ -391,6 +408,8 @@ def beside_path(item: Anatomy) -> list[str]:
     return [
         f"{stage.model} runs beside another branch: shortening it saves at most {show(stage.most_seconds)} of its "
         f"{show(stage.seconds)}"
+        if stage.most_seconds > 0
+        else f"{stage.model} runs beside a longer branch: shortening it saves nothing"
         for stage in item.stages
         if stage.seconds - stage.most_seconds >= WORTHWHILE_SECONDS
     ]

@@ -71,15 +71,21 @@ def plain(text: str, colour: str) -> str:  # noqa: ARG001
     return text
 
 
+# No line ends between a number and its unit, nor between an option and its value.
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:%|[µm]?s|[KMG]iB)(?!\w))|(?<= --trace-config) ")
+_JOINED = "\ue000"
+
+
 def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list[str]:
     """Return the line in 80 columns, nothing for nothing; `hang` indents what follows the first line further."""
-    return textwrap.wrap(
-        shortened(line),
+    lines = textwrap.wrap(
+        _TOGETHER.sub(_JOINED, shortened(line)),
         WIDTH,
         initial_indent=indent + mark,
         subsequent_indent=indent + " " * len(mark) + hang,
         break_on_hyphens=False,
     )
+    return [one.replace(_JOINED, " ") for one in lines]
 
 
 def window_lines(window: WindowFacts) -> list[str]:

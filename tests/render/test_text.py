@@ -9,7 +9,7 @@ from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import headline
-from diagnostics.render.plain import WIDTH, code_lines
+from diagnostics.render.plain import WIDTH, code_lines, wrapped
 from diagnostics.signals.signal import Reading
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
@@ -89,6 +89,13 @@ def test_each_line_of_evidence_says_whether_it_speaks_for_its_finding(
 
     assert f"   {mark} stated_for_a_test_with_a_…" in shown
     assert "   + queue_seconds " in shown
+
+
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    for width in range(40, 90):
+        lines = wrapped(f"{'x' * width} took 12.5 ms more, 34 % of it, and 1.5 GiB for 3 s {'y' * 9}")
+
+        assert not [line for line in lines if line.lstrip().startswith(("ms", "%", "GiB", "s "))], lines
 
 
 def test_a_healthy_window_says_so_and_asks_for_nothing() -> None:

@@ -81,8 +81,10 @@ def _is_predicted(finding: Finding) -> bool:
 
 
 def _short(explanation: Explanation) -> Iterator[str]:
-    first, others = explanation.actionable[:1], explanation.findings
-    for finding in others:
+    first = explanation.actionable[:1]
+    for finding in explanation.findings:
+        if finding.check == phrases.BLIND_SPOTS:
+            continue
         yield from _head(explanation, finding)
         if finding in first:
             yield from _evidence(finding.evidence)
