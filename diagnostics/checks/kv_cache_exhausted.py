@@ -11,7 +11,8 @@ underused. Under `guaranteed_no_evict` a request reserves blocks for its prompt 
 so a large `max_tokens` costs cache even if answers are short.
 
 ## Rules out
-- All slots taken (`engine-batch-limit`), or a token budget that only lets some prompts in (`engine-token-budget`).
+- All slots taken at most reads (`engine-batch-limit`), or a token budget that only lets some prompts in
+  (`engine-token-budget`).
 - Requests paused for a large part of their time (`kv-cache-thrashing`).
 - A full cache with nothing waiting: cached blocks that are kept for reuse, which is healthy.
 - "Blocks are free, so it is not the cache": 9 of 40 free blocks are too few for a request that needs ten.
@@ -41,6 +42,7 @@ from diagnostics.checks.engine_gates import (
     cache_may_be_reserved,
     held_earlier,
     larger_cache,
+    slots_are_taken,
     wait_claim,
 )
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -93,12 +95,15 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(ledger, subject, 3):
+    if quiet := held_earlier(ledger, subject, 2):
         return quiet
     if ledger.as_rival().at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
+    # Slots that are all taken now and then hold nobody back while the cache does at most reads.
     if cache_is_short(ledger.as_alternative(), subject):
         return _finding(ledger, subject, "has no room for another request")
+    if slots_are_taken(ledger.as_rival(), subject):
+        return Quiet(because="all slots are taken")
     if not _only_the_cache_is_left(ledger, subject):
         return Quiet(because="the KV cache has room while requests wait")
     if not ledger.evidence.read(ENGINE_MAX_UTILIZATION, subject).value:

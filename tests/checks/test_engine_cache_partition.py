@@ -6,6 +6,7 @@ requests lose time over a full cache, one does, or an answer is stated as unknow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -109,6 +110,18 @@ def test_without_a_gauge_it_is_one_cause_or_unknown(
 @pytest.mark.parametrize("paused", [1.0, alternating(1, 2, 0, 2)], ids=["always one", "some"])
 def test_a_few_paused_requests_leave_a_full_cache_exhausted(paused: float, policy: dict[str, str]) -> None:
     assert checks(explained(replace(FULL, paused=paused), **policy)) == ["kv-cache-exhausted"]
+
+
+@pytest.mark.parametrize("paused", [0.0, alternating(1, 0, 0)], ids=["none paused", "few paused"])
+@pytest.mark.parametrize("free", [0.0, 2.0])
+def test_a_full_cache_is_the_cause_though_all_slots_are_taken_now_and_then(
+    free: float, paused: Callable[[int], float] | float
+) -> None:
+    engine = EngineSays(waiting=25, scheduled=alternating(25, 32, 24), blocks=90, used=90 - free, paused=paused)
+
+    assert checks(explained(engine)) == ["kv-cache-exhausted"]
+    assert checks(explained(replace(engine, blocks=900))) == ["engine-batch-limit"]
+    assert not checks(explained(replace(engine, scheduled=alternating(32, 30))))
 
 
 def test_requests_paused_under_the_policy_that_pauses_none_wait_for_the_cache() -> None:

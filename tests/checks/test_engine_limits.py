@@ -71,9 +71,12 @@ def test_a_cache_that_is_short_at_half_of_the_reads_is_short() -> None:
     assert not isinstance(decided(found, {**firing, ENGINE_KV_BLOCKED: 0.45})[0], Fires)
 
 
-@pytest.mark.parametrize(("fill", "fires"), [(0.60, True), (0.70, False)])
-def test_slots_that_are_taken_are_not_the_caches_fault(fill: float, fires: bool) -> None:
+@pytest.mark.parametrize(
+    ("case", "fill", "fires"), [(0, 0.85, True), (0, 0.95, False), (1, 0.60, True), (1, 0.70, False)]
+)
+def test_slots_that_are_taken_are_not_the_caches_fault(case: int, fill: float, fires: bool) -> None:
+    """A cache without room is at fault while a tenth of the slots is free; a reserved one while a third is."""
     found = catalogue()["kv-cache-exhausted"]
-    readings = {**found.cases[0].readings, ENGINE_PEAK_FILL: 1.0, ENGINE_SLOT_FILL: fill}
+    readings = {**found.cases[case].readings, ENGINE_PEAK_FILL: 1.0, ENGINE_SLOT_FILL: fill}
 
     assert isinstance(decided(found, readings)[0], Fires) is fires

@@ -101,6 +101,28 @@ def drawn(random: Random) -> tuple[Any, list[Arrival]]:
     return limits, arrivals
 
 
+def as_short_as_slots(random: Random) -> tuple[Any, Run]:
+    """Return an engine whose cache holds about as many sequences as it has slots, and its run.
+
+    Requests wait in it, all slots are taken at some read, and a larger cache helps clearly.
+    """
+    while True:
+        limits, arrivals = drawn(random)
+        if limits.max_batch < 8:
+            continue
+        tokens = sum(prompt + output for _, prompt, output in arrivals) / len(arrivals)
+        blocks = tokens / limits.tokens_per_block * limits.max_batch * random.uniform(0.85, 1.3)
+        limits = replace(limits, kv_blocks=max(int(blocks), 4))
+        run = simulated(limits, arrivals, after=False)
+        waited = [scheduled for waiting, scheduled, _, _ in run.reads if waiting > 0]
+        if run.done < 40 or 2 * len(waited) < len(run.reads) or max(waited) < limits.max_batch:
+            continue
+        if sum(waited) > 0.85 * len(waited) * limits.max_batch:
+            continue
+        if simulated(replace(limits, kv_blocks=4 * limits.kv_blocks), arrivals, after=False).mean < 0.7 * run.mean:
+            return limits, run
+
+
 def named(limits: Any, run: Run) -> list[str]:
     """Return the loud checks about an ensemble around this engine."""
     rate = run.done / SECONDS
@@ -118,6 +140,11 @@ def named(limits: Any, run: Run) -> list[str]:
     chat = Stage("chat", rate=rate, execution=0.0013, overhead=run.mean, config=config)
     triton = SyntheticTriton(models=(chat, tokenizer, llm), extra_metrics=gauges.lines, interval=BETWEEN_READS)
     return [finding.check for finding in triton.explain(len(run.reads)).actionable]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_cache_as_short_as_the_slots_is_named_where_a_larger_one_helps(seed: int) -> None:
+    assert named(*as_short_as_slots(Random(seed))) == ["kv-cache-exhausted"]
 
 
 @pytest.mark.parametrize("seed", range(30))
