@@ -19,7 +19,8 @@ else. Its busy time is its callees' time, so the callees idle behind it.
 
 ## Do
 1. Call the models without waiting for each: `async_exec` and `asyncio.gather` for calls that do not depend on each
-   other, decoupled mode to take the next request meanwhile.
+   other, decoupled mode to take the next request meanwhile. Calls whose times add up to more than an execution are
+   made at once already.
 2. Until then raise the caller's instance count, as the patch says, and
    `curl -X POST HOST:8000/v2/repository/models/NAME/load`: instances that wait cost memory, not time.
 3. A fixed order of calls is an ensemble: it holds no instance while a stage works.
@@ -108,8 +109,8 @@ def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"raise {words}{_busy_callees(ledger, subject)}, until it calls without waiting (async_exec, "
-            "decoupled mode) or is an ensemble: that is the fix",
+            text=f"raise {words}{_busy_callees(ledger, subject)}, until it {_instead(ledger, subject)} or is an "
+            "ensemble: that is the fix",
             remedy=Remedy.MITIGATE,
             change=change,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, queue_of(forecast), forecast.assumptions),
@@ -122,8 +123,17 @@ def _callees(ledger: Ledger, subject: Subject) -> str:
     inner = ledger.evidence.inner_calls(subject.server).get(subject.model or "")
     if inner is None:
         return "models that it calls"
-    named = [call.model for call in inner.calls if not call.beside]
-    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) + ", which it calls"
+    named = [call.model for call in inner.calls]
+    how = ", which it calls at once" if inner.at_once else ", which it calls"
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) + how
+
+
+def _instead(ledger: Ledger, subject: Subject) -> str:
+    """Return what the caller should do: one that makes its calls at once already still keeps its instance meanwhile."""
+    inner = ledger.evidence.inner_calls(subject.server).get(subject.model or "")
+    if inner is not None and inner.at_once:
+        return "takes further requests while it waits (decoupled mode)"
+    return "calls without waiting (async_exec, decoupled mode)"
 
 
 def _busy_callees(ledger: Ledger, subject: Subject) -> str:

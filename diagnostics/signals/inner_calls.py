@@ -71,7 +71,8 @@ class InnerCalls:
     Attributes:
         calls: the longest first.
         share: share of the caller's executions in which some call is under way.
-        low: the least that it may be: what surely runs ahead; 0 where only the times agree.
+        low: the least that it may be, as all may be made at once: the longest of those that surely run ahead; 0 where
+            only the times agree.
         high: the most that it may be.
         requests: requests of the caller that tell.
         source: the counters that tell.
@@ -84,6 +85,11 @@ class InnerCalls:
     high: float
     requests: float
     source: str
+
+    @property
+    def at_once(self) -> bool:
+        """Whether calls surely run at the same time: their times add up to more than the caller's executions."""
+        return any(call.beside for call in self.calls)
 
     @property
     def waits(self) -> float:
@@ -328,7 +334,7 @@ def _calls(own: CallCounters, chosen: Sequence[_Candidate], *, hidden: bool) -> 
     return InnerCalls(
         calls=tuple(_call(one) for one in sorted(chosen, key=lambda one: -one.part)),
         share=share,
-        low=min(_part([one for one in chosen if one.ahead]), share) if _is_sure(chosen) else 0.0,
+        low=min(max(one.part for one in chosen if one.ahead), share) if _is_sure(chosen) else 0.0,
         high=1.0 if hidden else min(share * _EDGE, 1.0),
         requests=own.count,
         source=own.source,

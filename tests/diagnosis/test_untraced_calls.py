@@ -48,6 +48,22 @@ def test_callees_with_room_leave_the_caller_as_the_cause() -> None:
     assert "second and first" in found.findings[0].summary
 
 
+def test_calls_that_do_not_fit_one_after_another_are_made_at_once_and_hold_the_caller_all_the_same() -> None:
+    short = Stage("short", rate=48, execution=0.03, config=several("short", 4))
+    long = Stage("long", rate=48, execution=0.038, config=several("long", 4))
+    found = explained(WRAPPER, long, short)
+
+    assert actionable(found) == [("bls-serialization", "wrapper")]
+    assert "waits for long and short, which it calls at once" in found.findings[0].summary
+    advised = found.findings[0].suggestion
+    assert advised is not None
+    assert "async_exec" not in advised.text
+    assert "takes further requests while it waits" in advised.text
+    in_turn = explained(WRAPPER, FIRST, SECOND).findings[0]
+    assert "at once" not in in_turn.summary
+    assert "async_exec" in in_turn.suggestion.text  # type: ignore[union-attr]
+
+
 def test_what_a_caller_computes_is_filed_where_it_is_spent() -> None:
     (item,) = explained(GUARD, SAFETY).anatomy
 

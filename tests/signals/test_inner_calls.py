@@ -144,6 +144,16 @@ def test_calls_at_the_same_time_take_as_long_as_the_longest() -> None:
     assert one.share == pytest.approx(0.98, abs=0.01)
 
 
+def test_calls_that_would_fit_one_after_another_may_be_made_at_once() -> None:
+    halves = {name: did(Did(seconds=0.045, infer=0.045), apart(AHEAD)) for name in ("one", "other")}
+    seen = view({"wrapper": WRAPPER, **halves}).beside("wrapper")
+    share = NESTED_SHARE.read(seen)
+
+    assert not inner_calls(seen)["wrapper"].at_once
+    assert share.value == pytest.approx(0.9, abs=0.01)
+    assert share.low == pytest.approx(0.45, abs=0.01)
+
+
 def test_calls_within_calls_are_distinguished() -> None:
     story = {
         "outer": did(Did(seconds=0.6, queue=0.29, infer=0.31)),
