@@ -169,7 +169,7 @@ def _gone(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     gone, instances = ledger.need(GONE_PROCESSES, subject), ledger.need(INSTANCES, subject)
     if gone >= instances:
         return _nothing_served(ledger, subject)
-    if not first_rival(ledger, subject, _SOME_LEFT[:2]):
+    if not first_rival(ledger.as_alternative(), subject, _SOME_LEFT[:2]):
         return _lost(ledger, subject)
     processes = ledger.evidence.read(INSTANCE_PROCESSES, subject).value
     if processes is None or processes >= instances:
