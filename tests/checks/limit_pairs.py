@@ -164,10 +164,10 @@ inflight-batching-off engine_peak_scheduled engine_peak_scheduled 0.93 fires 1.0
 inflight-batching-off engine_slots engine_slots 1.86 quiet 2.14 fires
 input-output-cost copies_to_execution compute_seconds 0.03738 fires 0.04301 quiet
 input-output-cost host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
-kv-cache-exhausted engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown without=engine_peak_slot_fill
+kv-cache-exhausted engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown without=engine_peak_slot_fill case=1
 kv-cache-exhausted engine_peak_scheduled engine_peak_scheduled 1.86 quiet 2.14 fires case=1
 kv-cache-exhausted engine_kv_blocked_share engine_kv_blocked_share 0.465 quiet 0.535 fires engine_context_share=0.9
-kv-cache-exhausted engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.7
+kv-cache-exhausted engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.7 case=1
 kv-cache-exhausted engine_kv_full_share engine_kv_used_share 0.6975 quiet 0.8025 fires case=1 \
     engine_max_utilization=1
 model-reload-stall loads loads 0.93 quiet 1.07 fires
