@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.signals.absences import ABSENT_THROUGHOUT
+from diagnostics.signals.absences import ABSENT_THROUGHOUT, RETIRED
 from diagnostics.signals.availability import FAILED_VERSIONS, NEVER_LOADED
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_SIGHT, Sight
@@ -147,7 +147,7 @@ def repository_notes(evidence: Evidence, *, explained: bool) -> Iterator[Note]:
 
     Args:
         evidence: what was read.
-        explained: whether a cause was found: folders that were never loaded are told only where none was.
+        explained: whether a cause was found: what was never loaded, or is no longer, is told only where none was.
 
     """
     found: dict[tuple[str, str], list[str]] = {}
@@ -167,4 +167,6 @@ def repository_notes(evidence: Evidence, *, explained: bool) -> Iterator[Note]:
 def _absence(evidence: Evidence, on: Subject, explained: bool) -> str:
     if evidence.read(NEVER_LOADED, on).value:
         return "" if explained else "in its repository, and never loaded"
+    if evidence.read(RETIRED, on).value:
+        return "" if explained else "unloaded, and not known to be in use"
     return "not ready at any read" if evidence.read(ABSENT_THROUGHOUT, on).value else ""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from diagnostics.signals.outages import CLIENT, all_outages, arrivals, refusals, whole_of, with_another
+from collections.abc import Iterator
+
+from diagnostics.signals.outages import CLIENT, Refusal, all_outages, arrivals, refusals, whole_of, with_another
 from diagnostics.signals.signal import Reading, Scope, Signal
 from diagnostics.units import Unit
+from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON
+from diagnostics.window.logs import LogKind
 from diagnostics.window.outages import INDEX, PORT, REFUSING, Outage
 from diagnostics.window.view import METRICS, ModelView
+
+# An outage that users meet is found and ended within the hour; what has been unloaded for longer was taken out of use.
+RETIRED_SECONDS = 3600.0
 
 
 def _port_refuses(view: ModelView) -> Reading:
@@ -43,14 +50,38 @@ def _absent(view: ModelView) -> Reading:
     if view.model is None:
         silent = [one for one in _silences(view) if one.after is None and one.before is None]
         return Reading.of(float(any(_all_idle(view, one) for one in silent)), Unit.COUNT, PORT)
-    throughout = [
-        one
-        for one in refusals(view)
-        if one.outage.after is None and one.outage.before is None and (one.outage.state or one.outage.source != INDEX)
-    ]
+    throughout = [one for one in _throughout(view) if not _out_of_use(view, one.outage)]
     unknown = any(one.source != CLIENT for one in throughout)
     source = throughout[0].outage.source if throughout else INDEX
     return Reading.of(float(unknown and not with_another(view)), Unit.COUNT, source)
+
+
+def _throughout(view: ModelView) -> Iterator[Refusal]:
+    """Yield the outages from the first read to the last, of what once had a state."""
+    for one in refusals(view):
+        away = one.outage
+        if away.after is None and away.before is None and (away.state or away.source != INDEX):
+            yield one
+
+
+def _retired(view: ModelView) -> Reading:
+    found = [one for one in _throughout(view) if one.source != CLIENT] if view.model else []
+    return Reading.of(float(bool(found) and all(_out_of_use(view, one.outage) for one in found)), Unit.COUNT, INDEX)
+
+
+def _out_of_use(view: ModelView, one: Outage) -> bool:
+    """Return whether a model was unloaded by somebody, and nothing tells that it was there, or wanted, lately.
+
+    A configuration is read of what is ready, counters list what is loaded, and an ensemble that is ready calls only
+    models that are: any of them is a sign of it. The log has the moment itself.
+    """
+    if one.state != UNAVAILABLE or one.reason not in ("", UNLOADED_REASON) or view.keys():
+        return False
+    lately = view.start - RETIRED_SECONDS
+    wanted = {model for model, read in view.server.configured.items() if read[-1][0] >= lately}
+    wanted |= {step.model for model in wanted for step in view.server.configs[model].ensemble_steps}
+    unloaded = (e for e in view.server.log if e.model == view.model and e.kind is LogKind.UNLOADED)
+    return view.model not in wanted and all(event.at < lately for event in unloaded)
 
 
 PORT_REFUSES = Signal(
@@ -66,4 +97,11 @@ ABSENT_THROUGHOUT = Signal(
     scope=Scope.LISTED,
     doc="1 when the model was away at every read and nothing tells whether it is asked for; else 0.",
     readers=(_absent,),
+)
+RETIRED = Signal(
+    name="retired",
+    unit=Unit.COUNT,
+    scope=Scope.LISTED,
+    doc="1 when the model was unloaded before the first read and nothing tells that anybody asks for it; else 0.",
+    readers=(_retired,),
 )

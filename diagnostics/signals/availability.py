@@ -61,10 +61,25 @@ def _never_loaded(view: ModelView) -> Reading:
 
 
 def _failed(view: ModelView) -> float:
-    """Versions whose last load failed by the newest index, or one if the log says so of the last attempt."""
-    failed = sum(1 for e in _entries(view) if e.state == UNAVAILABLE and e.reason not in ("", UNLOADED_REASON))
-    attempts = [c for c in view.changes() if c.kind in _ATTEMPTS and c.at <= view.end]
+    """Versions whose last load failed by the newest index, or one if the log says so of the last attempt.
+
+    One that failed before a later version was loaded is over: that one serves in its place.
+    """
+    entries = _entries(view)
+    serves = max((_number(e.version) for e in entries if e.state == READY), default=-1)
+    broken = [e for e in entries if e.state == UNAVAILABLE and e.reason not in ("", UNLOADED_REASON)]
+    failed = sum(1 for e in broken if _number(e.version) > serves)
+    attempts = [
+        change
+        for change in view.changes()
+        if change.kind in _ATTEMPTS and change.at <= view.end
+        if change.source != INDEX or change.kind is not Happened.LOAD_FAILED or _number(change.version) > serves
+    ]
     return float(failed or (bool(attempts) and attempts[-1].kind is Happened.LOAD_FAILED))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
 
 
 _ATTEMPTS = (Happened.LOADED, Happened.RELOADED, Happened.LOAD_FAILED)

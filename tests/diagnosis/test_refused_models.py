@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -89,3 +90,55 @@ class TestAFolderThatCannotBeRead:
         log = logged(POLL.format(20, "new", BAD_PROTO), LOADED.format(35, "new"))
 
         assert explained(*index(("new", "1", "READY", "")), log).actionable == ()
+
+
+class TestAModelThatWasTakenOutOfUse:
+    """It stays in the index as unloaded. Requests to it would be refused, and nothing tells that there are any."""
+
+    ENTRY = ("old", "1", "UNAVAILABLE", "unloaded")
+    # The builders' time begins at 13:46:40 on 12 January 1970.
+    UNLOADED = "I0112 {}.000000 7 model_lifecycle.cc:636] \"successfully unloaded 'old' version 1\""
+
+    @pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,)], ids=str)
+    def test_leaves_the_window_healthy_and_is_what_is_not_visible(self, without: Sequence[BodyKind]) -> None:
+        explanation = explained(*index(self.ENTRY), without=without)
+
+        assert explanation.verdict is Verdict.HEALTHY
+        assert unseen(explanation) == ["requests to old on triton-0"]
+
+    def test_may_be_an_ensemble_with_its_members(self) -> None:
+        entries = (self.ENTRY, ("old-chat", "1", "UNAVAILABLE", "unloaded"), ("m", "0", "UNAVAILABLE", "unloaded"))
+
+        assert explained(*index(*entries)).verdict is Verdict.HEALTHY
+
+    def test_was_in_use_lately_where_its_configuration_was_read(self) -> None:
+        body = json.dumps(model_config("old")).encode()
+        read = replace(index()[0], kind=BodyKind.CONFIG, name="old", body=body)
+        explanation = explained(*index(self.ENTRY), read)
+
+        assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+        assert "no version of old was ready at any read" in explanation.reason
+        long_ago = replace(read, at=read.at - 2 * 3600)
+        assert explained(*index(self.ENTRY), long_ago).verdict is Verdict.HEALTHY
+
+    @pytest.mark.parametrize(
+        ("moment", "verdict"), [("13:46:02", Verdict.INSUFFICIENT_DATA), ("11:46:02", Verdict.HEALTHY)]
+    )
+    def test_was_in_use_lately_where_the_log_shows_its_end(self, moment: str, verdict: Verdict) -> None:
+        explanation = explained(*index(self.ENTRY), logged(self.UNLOADED.format(moment)))
+
+        assert explanation.verdict is verdict
+
+    def test_is_an_outage_when_clients_ask_for_it(self) -> None:
+        record = sent([at / 10 for at in range(300)], model="old")
+        refused = replace(record, body=record.body.replace(b'"ok": true', b'"ok": false'))
+        (finding,) = explained(*index(self.ENTRY), refused).actionable
+
+        assert (finding.check, finding.subject.model) == ("model-unavailable", "old")
+
+    def test_a_version_that_failed_before_a_later_one_was_loaded_is_over(self) -> None:
+        def explained_with(version: str) -> Explanation:
+            return explained(*index(("m", version, "UNAVAILABLE", "weights are missing")))
+
+        assert explained_with("0").verdict is Verdict.HEALTHY
+        assert [one.check for one in explained_with("2").actionable] == ["model-unavailable"]
