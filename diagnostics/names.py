@@ -85,6 +85,8 @@ ENGINE_GENERAL_TYPE = "general_type"
 # Latencies as vLLM reports them through Triton, and as trtllm-serve does.
 TIME_TO_FIRST_TOKEN = tuple(f"{p}time_to_first_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
 TIME_PER_OUTPUT_TOKEN = tuple(f"{p}time_per_output_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
+GENERATED_TOKENS = tuple(f"{p}generation_tokens_total" for p in ("vllm:", "trtllm_", "trtllm:", "sglang:", ""))
+PROMPT_TOKENS = tuple(f"{p}prompt_tokens_total" for p in ("vllm:", "trtllm_", "trtllm:", "sglang:", ""))
 # The vLLM backend's families that name its model, in Triton's page; the scheduler's gauges came last.
 VLLM_RUNNING = "vllm:num_requests_running"
 VLLM_WAITING = "vllm:num_requests_waiting"

@@ -85,7 +85,9 @@ def _histogram_mean(*families: str) -> Read:
 
     def read(view: ModelView) -> Reading:
         for family in families:
-            points = [(_own(view, at, f"{family}_sum"), _own(view, at, f"{family}_count")) for at in _ends(view)]
+            points = [
+                (own_value(view, at, f"{family}_sum"), own_value(view, at, f"{family}_count")) for at in _ends(view)
+            ]
             if len(points) == 2 and None not in points[0] + points[1]:
                 return _mean(points)
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
@@ -103,12 +105,17 @@ def _mean(points: list[tuple[float | None, float | None]]) -> Reading:
     return Reading.of(total / count, Unit.SECONDS, METRICS, events=count)
 
 
+def pages_inside(view: ModelView) -> list[int]:
+    """Return the positions of the pages inside the span, in time order."""
+    return [i for i, (at, _, _) in enumerate(view.server.snapshots) if view.start - 1e-6 <= at <= view.end + 1e-6]
+
+
 def _ends(view: ModelView) -> list[int]:
-    inside = [i for i, (at, _, _) in enumerate(view.server.snapshots) if view.start - 1e-6 <= at <= view.end + 1e-6]
+    inside = pages_inside(view)
     return [inside[0], inside[-1]] if len(inside) >= 2 else []
 
 
-def _own(view: ModelView, position: int, name: str) -> float | None:
+def own_value(view: ModelView, position: int, name: str) -> float | None:
     """Return one family's value of the model, summed over its other labels; None when it is not there."""
     _, _, snapshot = view.server.snapshots[position]
     found = [

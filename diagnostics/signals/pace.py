@@ -1,6 +1,7 @@
-"""How long an engine's iterations, or a model's executions, take stretch by stretch.
+"""How long an engine's iterations, its tokens, or a model's executions, take stretch by stretch.
 
-Iterations are a series with many more events than requests.
+Iterations and tokens are series with many more events than requests. Each running request gets a token an iteration, so
+that the time per token is that of an iteration where the engine tells of none.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
+from diagnostics import names
 from diagnostics.signals.contrast import SAME_LOAD, SeriesInterval, When, pieces_per_request
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_SECONDS, prefills
-from diagnostics.signals.engine_samples import engine_of, is_engine, shows_its_time
+from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_SECONDS, own_value, pages_inside, prefills
+from diagnostics.signals.engine_samples import EngineReads, engine_of, is_engine, shows_its_time
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -31,7 +33,8 @@ def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
     """Return the time of a model's engine per iteration, between reads that both found it at work.
 
     Where the engine times its iterations, each that was read is a piece; else the time between two reads is that of
-    the iterations between them, pauses included. Empty where the model has no engine that tells of iterations.
+    the iterations between them, pauses included; else it is the time per token. Empty where the model has no engine
+    that tells of iterations or tokens.
     """
     engine = engine_of(view)
     if isinstance(engine, Missing):
@@ -43,7 +46,42 @@ def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
         if before.iterations is not None and after.iterations is not None and after.iterations > before.iterations
         if before.scheduled and after.scheduled
     ]
-    return timed or (counted if _hardly_pauses(view, counted) else [])
+    if timed or counted:
+        return timed or (counted if _hardly_pauses(view, counted) else [])
+    return _token_pieces(view, engine)
+
+
+def _token_pieces(view: ModelView, engine: EngineReads) -> list[SeriesInterval]:
+    """Return the time per token between pages: as a histogram has it, else running requests × time ÷ tokens."""
+    for family in names.TIME_PER_OUTPUT_TOKEN:
+        if found := _steps_of(view, f"{family}_sum", f"{family}_count"):
+            return [SeriesInterval(start, end, seconds, tokens) for start, end, seconds, tokens in found if tokens > 0]
+    running = {sample.at: sample.scheduled for sample in engine.samples if sample.scheduled}
+    for family in names.GENERATED_TOKENS:
+        if found := _steps_of(view, family, family):
+            return [
+                SeriesInterval(start, end, (running[start] + running[end]) / 2 * (end - start), tokens)
+                for start, end, tokens, _ in found
+                if tokens > 0 and start in running and end in running
+            ]
+    return []
+
+
+def _steps_of(view: ModelView, one: str, other: str) -> list[tuple[float, float, float, float]]:
+    """Return (start, end, increase of one series, of another) from page to page; without pages between which it fell.
+
+    Empty where the model exports neither.
+    """
+    found = []
+    for before, after in pairwise(pages_inside(view)):
+        values = [own_value(view, position, name) for position in (before, after) for name in (one, other)]
+        if None in values:
+            continue
+        first, second, third, fourth = (value or 0.0 for value in values)
+        if third >= first and fourth >= second:
+            at = view.server.snapshots
+            found.append((at[before][0], at[after][0], third - first, fourth - second))
+    return found
 
 
 def _hardly_pauses(view: ModelView, pieces: Sequence[SeriesInterval]) -> bool:
@@ -168,6 +206,14 @@ def _larger_batches(view: ModelView, when: When) -> bool:
 
 def _more_prompts(view: ModelView, when: When) -> bool:
     """Return whether the engine reads prompts more often while iterations are long: they are long for that."""
+    for family in names.PROMPT_TOKENS:
+        rates: dict[bool, list[float]] = {True: [0.0, 0.0], False: [0.0, 0.0]}
+        for start, end, tokens, _ in _steps_of(view, family, family):
+            if (up := when(start, end)) is not None:
+                rates[up] = [rates[up][0] + tokens, rates[up][1] + end - start]
+        (more, during), (fewer, without) = rates[True], rates[False]
+        if during > 0 and without > 0 and more / during > SAME_LOAD * fewer / without:
+            return True
     engine = engine_of(view)
     sides: dict[bool, list[float]] = {True: [], False: []}
     for sample in [] if isinstance(engine, Missing) else engine.live:

@@ -114,6 +114,102 @@ def engine_on(
     return explained(machine_window(triton, reads=READS, gpus=lambda at: [card(at)], hosts=host))
 
 
+RUNNING = 2
+
+
+def tokens_counted(pace: Pace) -> Callable[[int], Iterable[str]]:
+    """Return the pages of an engine that runs two requests, each of which gets a token in `pace` seconds."""
+    made = [0.0]
+    for read in range(READS):
+        made.append(made[-1] + RUNNING * STEP / pace(read * STEP))
+
+    def lines(read: int) -> Iterable[str]:
+        yield f'vllm:num_requests_running{{model="llm",version="1"}} {RUNNING}'
+        yield 'vllm:num_requests_waiting{model="llm",version="1"} 0'
+        yield f'vllm:generation_tokens_total{{model="llm",version="1"}} {made[read]}'
+
+    return lines
+
+
+def tokens_timed(pace: Pace) -> Callable[[int], Iterable[str]]:
+    """Return the pages of the same engine with a histogram of the times per token instead of their number."""
+    counted = tokens_counted(pace)
+
+    def lines(read: int) -> Iterable[str]:
+        *gauges, made = counted(read)
+        tokens = float(made.split()[-1])
+        yield from gauges
+        yield f'vllm:time_per_output_token_seconds_sum{{model="llm",version="1"}} {RUNNING * read * STEP}'
+        yield f'vllm:time_per_output_token_seconds_count{{model="llm",version="1"}} {tokens}'
+
+    return lines
+
+
+def prompts(there: Callable[[float], bool]) -> Callable[[int], Iterable[str]]:
+    """Return the counter of prompt tokens of an engine that reads twice as many for a while."""
+
+    def lines(read: int) -> Iterable[str]:
+        read_so_far = sum(2000.0 if there(one * STEP) else 1000.0 for one in range(read))
+        yield f'vllm:prompt_tokens_total{{model="llm",version="1"}} {read_so_far}'
+
+    return lines
+
+
+Export = Callable[[Pace], Callable[[int], Iterable[str]]]
+
+
+def tokens_beside(
+    export: Export, pace: Pace, there: Callable[[float], bool], more: Callable[[int], Iterable[str]] = lambda _: ()
+) -> Explanation:
+    """Return what is said of an engine that tells of tokens and no iterations, beside a stranger on its card."""
+    lines = export(pace)
+    llm = Stage("llm", rate=RATE, execution=0.0003, config=model_config("llm", backend="vllm", groups=ON_GPU))
+    pre = Stage("pre", rate=RATE, execution=0.001, config=model_config("pre"))
+    chat = Stage("chat", rate=RATE, execution=0.0013, overhead=HIDDEN, config=chain("chat", "pre", "llm"))
+    triton = SyntheticTriton(
+        models=(chat, pre, llm),
+        extra_metrics=lambda read: (*lines(read), *more(read)),
+        interval=STEP,
+        cpu_busy=None,
+        gpu=None,
+    )
+
+    def card(at: float) -> Mapping[str, object]:
+        return working((STUB, 35), (STRANGER, 60)) if there(at) else working((STUB, 60))
+
+    return explained(machine_window(triton, reads=READS, gpus=lambda at: [card(at)], hosts=lambda _: processes(STUB)))
+
+
+@pytest.mark.parametrize("export", [tokens_counted, tokens_timed])
+class TestTokens:
+    """Where an engine tells of no iterations, the time per token is that of one."""
+
+    def test_that_take_twice_as_long_with_a_stranger_are_its_doing(self, export: Export) -> None:
+        explanation = tokens_beside(export, lambda at: 2 * ITERATION if THERE(at) else ITERATION, THERE)
+
+        assert [found.check for found in explanation.actionable] == ["gpu-contended-by-other-process"]
+
+    def test_that_take_as_long_as_before_speak_against_it(self, export: Export) -> None:
+        explanation = tokens_beside(export, lambda _: ITERATION, THERE)
+
+        assert not explanation.actionable
+        assert explanation.verdict is Verdict.HEALTHY
+
+    def test_that_take_longer_at_another_time_are_a_slowdown_without_a_cause(self, export: Export) -> None:
+        explanation = tokens_beside(export, lambda at: 2 * ITERATION if at < 50 else ITERATION, THERE)
+
+        assert not explanation.actionable
+        assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+        assert "took 2.0 times as long for" in explanation.reason
+
+    def test_that_take_longer_for_more_prompts_need_no_other_reason(self, export: Export) -> None:
+        explanation = tokens_beside(
+            export, lambda at: 2 * ITERATION if THERE(at) else ITERATION, lambda _: False, prompts(THERE)
+        )
+
+        assert explanation.verdict is Verdict.HEALTHY
+
+
 def test_iterations_that_double_with_a_stranger_are_its_doing_however_few_requests_end() -> None:
     explanation = engine_beside(lambda at: 2 * ITERATION if THERE(at) else ITERATION, THERE)
 
