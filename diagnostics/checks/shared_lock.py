@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
 from diagnostics.checks.gates import callees_are_distinguished, host_is_full, waits_for_callees
 from diagnostics.checks.instances import queue_of
-from diagnostics.evidence.capacity import STRETCHED, stage_load
+from diagnostics.evidence.capacity import SIDE_BY_SIDE, STRETCHED, stage_load
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.host import CPU_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Reading, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit
-
-# Up to a tenth of an execution passes outside of its process, in copies of tensors and in the dispatch.
-_ONE_PROCESSOR = 0.1
 
 
 def takes_turns(ledger: Ledger, subject: Subject) -> bool:
@@ -70,36 +65,13 @@ def in_turns(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     )
 
 
-def may_take_turns(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
-    several = (ledger.evidence.read(INSTANCES, subject).value or 0.0) >= 2
-    return (
-        several
-        and ledger.evidence.read(OVERLAP_STRETCH, subject).value is None
-        and not _all_use_a_processor(ledger, subject)
-    )
-
-
-def _all_use_a_processor(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether each execution of a Python model uses one processor all the time: what waits for a lock uses none.
-
-    One that uses several while others wait for it would come to one each on average only by chance. What waits for a
-    GPU may use a processor, too.
-    """
-    config, used = ledger.evidence.config(subject), ledger.evidence.read(CPU_PER_LANE, subject)
-    if config is None or config.backend != names.PYTHON_BACKEND or ledger.evidence.read(ON_GPU, subject).value != 0:
-        return False
-    return used.value is not None and abs(used.value - 1.0) <= _ONE_PROCESSOR
-
-
 def work_or_turns(ledger: Ledger, subject: Subject, saved: float) -> Fires:
     """Name instances that are all busy, and promise nothing of more of them."""
     instances, show = ledger.need(INSTANCES, subject), Unit.SECONDS.show
     busy, queue = ledger.need(INSTANCE_BUSY_SHARE, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
         summary=f"all {instances:.0f} instances of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
-        f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; nothing shows "
-        "whether the instances work side by side or wait for a lock that they share",
+        f"requests wait {show(queue)} for {show(ledger.need(EXECUTION_SECONDS, subject))} of work; {SIDE_BY_SIDE}",
         claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(

@@ -21,7 +21,7 @@ from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import ForecastSweep, SweepPoint, forecast, knee_of_load, knee_of_setting, performance
 from diagnostics.forecast.traffic import entry_subject
-from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.changes import ConfigChange, current
@@ -88,6 +88,7 @@ def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
         load=ground.load,
         forecast=replace(found, assumptions=tuple(dict.fromkeys(found.assumptions))),
         patches=patches(seen.evidence, ground.on.server, ground.changes),
+        doubt=doubt(ground.fitted, ground.changes),
     )
 
 

@@ -24,7 +24,7 @@ from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.forecast.search import Candidate, Tuning, Vary, tune
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.gpu import INSTANCE_GPU_MEMORY
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
@@ -186,6 +186,7 @@ def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, b
         cause=_cause(ground) if ground.load.same else None,
         seconds=time.monotonic() - began,
         test=_test(ground.fitted),
+        doubt=doubt(ground.fitted, changes),
     )
 
 

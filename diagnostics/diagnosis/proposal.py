@@ -61,6 +61,7 @@ class Proposal:
         load: how the traffic changes.
         forecast: before and after.
         patches: how to apply each model's change, by model.
+        doubt: why it may bring nothing, in a sentence; empty where nothing says so.
 
     """
 
@@ -70,6 +71,7 @@ class Proposal:
     load: LoadChange
     forecast: Forecast
     patches: tuple[tuple[str, Advice], ...]
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,7 @@ class TunedProposal:
         cause: what the checks name first in the window; None where they name nothing, or another load is asked for.
         seconds: how long the search took.
         test: the load that confirms it.
+        doubt: why the answer may bring nothing, in a sentence; empty where nothing says so.
 
     """
 
@@ -175,6 +178,7 @@ class TunedProposal:
     cause: Finding | None
     seconds: float
     test: Test
+    doubt: str = ""
 
     @property
     def beside_cause(self) -> bool:
@@ -199,11 +203,11 @@ class TunedProposal:
     @property
     def certain(self) -> bool | None:
         """Whether the answer meets the objective with its whole interval, by a model whose interval of the mean holds
-        what was measured; None where there is no answer.
+        what was measured, and nothing says that it may bring nothing; None where there is no answer.
         """
         if self.tuning.best is None:
             return None
-        if not self.plausible:
+        if not self.plausible or self.doubt:
             return False
         value = self.tuning.target.forecast(self.tuning.best.performance)
         return value is not None and value.high is not None and value.high < self.tuning.target.seconds

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from diagnostics import names
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.capacity import LOST_INSTANCES, MOST_AT_ONCE, RATE_LIMIT, RATE_LIMIT_USE, ROUNDING
+from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import LOST_BEFORE_STAGE
+from diagnostics.signals.host import CPU_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, QUEUE_LIMIT
 from diagnostics.signals.signal import Missing, Scope, Subject
@@ -93,3 +96,26 @@ def take_turns(evidence: Evidence, on: Subject) -> bool:
     """Return whether executions last longer beside others, as under a lock; one instance never shows it."""
     stretch = evidence.read(OVERLAP_STRETCH, on)
     return stretch.value is not None and stretch.value >= STRETCHED.value
+
+
+SIDE_BY_SIDE = "nothing shows whether the instances work side by side or wait for a lock that they share"
+# Up to a tenth of an execution passes outside of its process, in copies of tensors and in the dispatch.
+_ONE_PROCESSOR = 0.1
+
+
+def may_take_turns(evidence: Evidence, on: Subject) -> bool:
+    """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
+    several = (evidence.read(INSTANCES, on).value or 0.0) >= 2
+    return several and evidence.read(OVERLAP_STRETCH, on).value is None and not _all_use_a_processor(evidence, on)
+
+
+def _all_use_a_processor(evidence: Evidence, on: Subject) -> bool:
+    """Return whether each execution of a Python model uses one processor all the time: what waits for a lock uses none.
+
+    One that uses several while others wait for it would come to one each on average only by chance. What waits for a
+    GPU may use a processor, too.
+    """
+    config, used = evidence.config(on), evidence.read(CPU_PER_LANE, on)
+    if config is None or config.backend != names.PYTHON_BACKEND or evidence.read(ON_GPU, on).value != 0:
+        return False
+    return used.value is not None and abs(used.value - 1.0) <= _ONE_PROCESSOR

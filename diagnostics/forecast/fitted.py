@@ -126,6 +126,7 @@ class Fitted:
         nested: by model that calls others from inside its executions in a way that is not simulated, or is called so,
             how that is in words. Such a caller's execution is simulated as long as it was, calls included: what a
             change of either does is not.
+        untold: models whose instances are all busy, and may wait for a lock that they share: that shows nowhere.
 
     """
 
@@ -138,6 +139,7 @@ class Fitted:
     devices: Mapping[str, tuple[int, ...]]
     assumptions: tuple[str, ...]
     nested: Mapping[str, str] = field(default_factory=dict)
+    untold: frozenset[str] = frozenset()
 
 
 def nested_calls(stated: str, where: str) -> Unpredictable:

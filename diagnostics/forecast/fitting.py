@@ -366,6 +366,7 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         devices={name: one.devices for name, one in parts.members.items()},
         assumptions=(*_assumptions(parts, sharing), *(one.assumption for one in races)),
         nested=_nested(item, parts),
+        untold=frozenset(name for name, one in parts.members.items() if one.untold and name not in parts.engines),
     )
 
 

@@ -10,13 +10,20 @@ from math import log
 from statistics import fmean, median
 
 from diagnostics import names
-from diagnostics.evidence.capacity import SERVICE_SCV, is_rate_limited, lost_instances, take_turns
+from diagnostics.evidence.capacity import (
+    IN_USE,
+    SERVICE_SCV,
+    is_rate_limited,
+    lost_instances,
+    may_take_turns,
+    take_turns,
+)
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.calling import ExecutionCalls, own_drift, own_part
 from diagnostics.forecast.fitted import Interval, ModelDoubt, Unpredictable, drift, outcome_of
 from diagnostics.forecast.traffic import execution_scv, visits
 from diagnostics.signals.device import ON_GPU
-from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE
@@ -46,12 +53,16 @@ _TENSORRT = ("tensorrt", "tensorrt_plan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedModel:
-    """A fitted model: its scenario's part, what is not known of it, and what it rests on."""
+    """A fitted model: its scenario's part, what is not known of it, and what it rests on.
+
+    `untold`: its instances are all busy, and nothing shows whether they work side by side.
+    """
 
     model: Model
     doubt: ModelDoubt
     devices: tuple[int, ...]
     assumptions: tuple[str, ...]
+    untold: bool = False
 
 
 def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> FittedModel:
@@ -95,7 +106,12 @@ def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> FittedMode
         ),
         devices=devices_of(config, round(instances)),
         assumptions=(*stated, *([_OVERLAPPING.format(name)] if in_flight > 1 else [])),
+        untold=not calls.called and _is_busy(evidence, on) and may_take_turns(evidence, on),
     )
+
+
+def _is_busy(evidence: Evidence, on: Subject) -> bool:
+    return (evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= IN_USE.value
 
 
 def _holds(name: str, own: ServiceTime, calls: ExecutionCalls) -> str:

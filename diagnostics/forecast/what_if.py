@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.errors import UsageError
+from diagnostics.evidence.capacity import SIDE_BY_SIDE
 from diagnostics.forecast.engines import MEASURE, with_engine, with_parameter
 from diagnostics.forecast.fitted import Fitted, Unpredictable, nested_calls
 from diagnostics.forecast.members import is_racing, missed
@@ -210,11 +211,30 @@ def _instances(fitted: Fitted, model: Model, count: int) -> tuple[Model, list[st
     devices = fitted.devices.get(model.name, (1,))
     instances = sum(count * each for each in devices)
     stated = []
+    if instances > model.instances and model.name in fitted.untold:
+        stated.append(_doubtful(model.name))
     if instances > model.instances and not model.demand:
         stated.append(
             f"the device has room for {instances} instances of {model.name}: its use was not measured, or is low"
         )
     return replace(model, instances=instances), stated
+
+
+def _doubtful(model: str) -> str:
+    return f"{SIDE_BY_SIDE} ({model}): if they wait, more of them would wait for it, too"
+
+
+def doubt(fitted: Fitted, changes: Iterable[ConfigChange]) -> str:
+    """Return why more instances may bring nothing, in a sentence; empty where nothing speaks against them."""
+    models = {model.name: model for model in fitted.scenario.models}
+    more = (
+        change.model
+        for change in changes
+        for setting in change.settings
+        if setting.path == "instance_group.count" and change.model in fitted.untold
+        if _instances(fitted, models[change.model], _whole(setting.value))[0].instances > models[change.model].instances
+    )
+    return "; ".join(map(_doubtful, more))
 
 
 def _larger(model: Model, most: int) -> list[str]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from diagnostics.cli.proposing import entry_of
-from diagnostics.diagnosis.explanation import explain_evidence
+from diagnostics.cli.evidence_source import SourceEvidence
+from diagnostics.cli.proposing import ChangeRequest, entry_of, proposed
+from diagnostics.cli.tuning import Aim, tuned
+from diagnostics.diagnosis.explanation import WindowFacts, explain_evidence
+from diagnostics.diagnosis.proposal import TunedProposal
+from diagnostics.evidence.capacity import SIDE_BY_SIDE
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.target import LatencyTarget
+from diagnostics.render.forecast.document import forecast_document
+from diagnostics.render.text import as_text
+from diagnostics.render.tuning.document import tuned_document
 from diagnostics.window.window import window_of
+from tests.builders import SERVER, START, Stage, SyntheticTriton, model_config
 from tests.captures.recorded import scrapes_of
 from tests.forecast.tunable import tune
 
@@ -44,6 +52,42 @@ def test_a_latency_that_only_refusals_keep_short_meets_no_objective() -> None:
     assert found.baseline.refused_share > 0.3
     assert found.best is None
     assert found.nearest is not None
+
+
+def answers(instances: int, rate: float) -> tuple[str, str, TunedProposal, str]:
+    """Return what explain, whatif and tune say of a full model of so many instances, and what is certain of it."""
+    group = [{"kind": "KIND_CPU", "count": instances}]
+    stage = Stage(
+        "classifier",
+        rate=rate,
+        execution=0.0256,
+        queue=0.3,
+        pending=3,
+        config=model_config("classifier", groups=group),
+    )
+    evidence = SyntheticTriton(models=(stage,), interval=2.0).evidence(16)
+    window = WindowFacts(start=START, end=START + 30.0, sources=(SERVER,))
+    seen = SourceEvidence(evidence=evidence, window=window)
+    more = ChangeRequest(settings=(f"classifier.instance_group.count={instances + 2}",))
+    tuning = tuned(seen, ChangeRequest(), Aim(objective="p95 < 80ms"))
+    summary = explain_evidence(evidence).findings[0].summary
+    return summary, as_text(forecast_document(proposed(seen, more))), tuning, as_text(tuned_document(tuning))
+
+
+def test_forecasts_of_more_instances_doubt_what_explain_cannot_decide() -> None:
+    summary, whatif, tuning, text = answers(instances=3, rate=114.0)
+
+    assert SIDE_BY_SIDE in summary
+    assert SIDE_BY_SIDE in " ".join(whatif.split())
+    assert SIDE_BY_SIDE in " ".join(text.split())
+    assert "possible, not certain" in text
+    assert tuning.certain is False
+
+
+def test_forecasts_of_more_than_one_instance_doubt_nothing() -> None:
+    summary, whatif, _, text = answers(instances=1, rate=38.0)
+
+    assert "wait for a lock" not in summary + whatif + text
 
 
 def test_only_one_module_puts_checks_and_validation_together() -> None:

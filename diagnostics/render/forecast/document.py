@@ -186,9 +186,10 @@ def forecast_document(proposal: Proposal) -> Document:
     return [
         Headline(text=headline(proposal), colour=_colour(proposal)),
         Sentence(text=cannot_keep_up(found.predicted), under=2),
+        Sentence(text=proposal.doubt, under=2),
         *before_and_after(found.baseline, found.predicted, "now, by the model"),
         Sentence(text=against_measurement(found.baseline, found.measured_mean)),
-        *ending(found.assumptions, proposal.patches, proposal.window),
+        *ending([one for one in found.assumptions if one != proposal.doubt], proposal.patches, proposal.window),
     ]
 
 

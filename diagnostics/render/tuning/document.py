@@ -63,9 +63,11 @@ def certainty(found: TunedProposal) -> str:
     value = target.forecast(best.performance) if best else None
     if value is None or found.certain:
         return ""
+    then = "; apply it and hold it against this window with diag verify" if found.moves else ""
+    if found.doubt:
+        return f"possible, not certain: {found.doubt}{then}"
     reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
     why = f"the 90 % interval {reach}" if found.plausible else "the model does not account for what was measured"
-    then = "; apply it and hold it against this window with diag verify" if found.moves else ""
     return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
 
 
@@ -219,7 +221,7 @@ def tuned_document(found: TunedProposal) -> Document:
         Sentence(text=searched(found)),
         Sentence(text=_against_measurement(found, now), under=0),
         Points(title="the models by GPU", items=list(packing(found.packing)) if found.packing else ()),
-        *words.ending(found.assumptions, found.patches, found.window),
+        *words.ending([one for one in found.assumptions if one != found.doubt], found.patches, found.window),
     ]
 
 
