@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import sqrt
 
+from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
@@ -30,7 +31,8 @@ USUAL_PAUSE = 0.5
 TAKEN_OVER = 0.8
 # A Python model's processes end within so many seconds; their metrics are listed until then, and refused is what comes.
 ENDING_SECONDS = 10.0
-# A client's record that holds this share of what the server counted at other times is of its clients as a whole.
+# A client's record that holds this share of what the server counted at other times is of its clients as a whole. As
+# many of those that came while nobody read it, and wait in it afterwards, show that it took in what came.
 MOST_CLIENTS = 0.5
 _SLACK = 1e-6
 # A stretch of which so little may lie in an outage is as good as outside.
@@ -141,6 +143,8 @@ def _refusal(view: ModelView, one: Outage, traffic: Traffic) -> Refusal:
     low, high = _length(one, traffic)
     likely = (low + high) / 2
     seconds = (low, likely, high)
+    if _let_in(view, one, traffic):
+        return Refusal(one, (0.0, 0.0, high), (0.0, 0.0, 0.0), traffic.source)
     seen = _clients(view, one, traffic)
     if seen is not None:
         return Refusal(one, seconds, (seen, seen, seen), CLIENT)
@@ -151,6 +155,18 @@ def _refusal(view: ModelView, one: Outage, traffic: Traffic) -> Refusal:
         return Refusal(one, seconds, (0.0, 0.0, 0.0), traffic.source)
     certain = requested and one.tried and traffic.unlikely(likely)
     return Refusal(one, seconds, (least, traffic.rate * likely, most) if certain else (0.0, 0.0, most), traffic.source)
+
+
+def _let_in(view: ModelView, one: Outage, traffic: Traffic) -> bool:
+    """Return whether what came while nobody tried to read a server waits in it afterwards: then it was there."""
+    if one.tried or one.model or one.state == RESTARTED or one.after is None or one.before is None:
+        return False
+    waiting = view.server.gauge(names.PENDING_REQUESTS, {})
+    sooner = [count for at, count in waiting if at <= one.after + _SLACK]
+    later = [count for at, count in waiting if at >= one.before - _SLACK]
+    sent = sum(one.after <= r.at < one.before for r in view.window.clients)
+    came = max(traffic.rate * (one.before - one.after), sent)
+    return bool(sooner and later) and later[0] - sooner[-1] >= MOST_CLIENTS * came > 0
 
 
 # --- traffic
@@ -229,7 +245,8 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     """Return the least and the most seconds that an outage can have lasted, also by what was counted around it.
 
     Where counters began anew, what was counted before it is seen only up to the last read there. A server whose
-    counters went on as usual while nobody read it was there.
+    counters went on as usual while nobody read it was there; so was one whose counters began anew between two reads
+    and had counted all that usually comes from one to the other.
     """
     after = one.since if one.after is None else one.after
     before = one.until if one.before is None else one.before
@@ -241,7 +258,7 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     missing = span - sum(s.count for s in near) / traffic.rate
     slack = traffic.noise(span) / traffic.rate
     of_reads = one.source in (READS, PORT)
-    if of_reads and one.state != RESTARTED and near and missing < slack:
+    if of_reads != (one.state == RESTARTED) and near and missing < slack:
         return 0.0, 0.0
     high = min(high, missing + slack)
     low = min(low, high) if of_reads else low

@@ -345,6 +345,26 @@ class TestServers:
 
         assert (causes(explanation), explanation.verdict) == ([], Verdict.NO_CLEAR_CAUSE)
 
+    @pytest.mark.parametrize("waits", [True, False], ids=["what came waits", "nothing waits"])
+    def test_a_hole_in_which_requests_failed_is_an_outage_unless_what_came_waits_inside(self, waits: bool) -> None:
+        stuck = [Did(requests=0, pending=40.0 * (n - 7) * waits) for n in range(8, STEPS)]
+        story = [*[BUSY] * 8, *stuck]
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 16.0, 44.0))
+        read = [s for s in reported(story, story) if not 18.0 < s.at - START < 30.0 or s.kind is BodyKind.CONFIG]
+
+        assert ((OUTAGE, None) in causes(explained(read, [record]))) is not waits
+
+    def test_counters_that_began_anew_and_hold_all_that_usually_comes_refused_nobody(self) -> None:
+        again = [
+            replace(s, at=s.at + 26.0, mono=s.mono + 26.0)
+            for s in reported([BUSY] * 9, [BUSY] * 9)
+            if s.at > START and s.kind is not BodyKind.CONFIG
+        ]
+        explanation = explained(reported([BUSY] * 13, [BUSY] * 13), again)
+
+        assert OUTAGE not in [check for check, _ in causes(explanation)]
+
     def test_a_server_that_was_down_for_a_while_is_the_cause(self) -> None:
         explanation = explained(self.down())
 
