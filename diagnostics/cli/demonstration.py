@@ -19,9 +19,10 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.loadgen.driving import Action, run_load
 from diagnostics.loadgen.load import LoadProgress, LoadSummary, SentRequest, summarise
-from diagnostics.render.explanation.text import text
+from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.phrases import mean_after
 from diagnostics.render.plain import WIDTH
+from diagnostics.render.text import as_text
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, QUEUE_SECONDS
@@ -78,7 +79,7 @@ class Demonstration:
         self.say(f"starting Triton with the fault {self.fault.name}: {self.fault.does}")
         with TritonLauncher(self.environment, self.fault, log=self.say) as server:
             before = self._load(server)
-            self.show(text(before.explanation, self.style).rstrip("\n"))
+            self.show(as_text(explanation_document(before.explanation, verbose=False), self.style).rstrip("\n"))
             finding = before.explanation.actionable[0] if before.explanation.actionable else None
             if finding is not None and self._apply(server, finding):
                 after = self._load(server)

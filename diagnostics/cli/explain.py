@@ -13,16 +13,16 @@ import click
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
-from diagnostics.cli.options import coloured, nearest, places_given
+from diagnostics.cli.options import nearest, places_given
+from diagnostics.cli.output import show
 from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
 from diagnostics.cli.sources import moment, warn
 from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
+from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.explanation.json import report
-from diagnostics.render.explanation.markdown import markdown
-from diagnostics.render.explanation.text import text
 from diagnostics.render.explanation.why_not import account
 from diagnostics.render.json_head import Json
 from diagnostics.window.rolling import WINDOW_SECONDS
@@ -248,15 +248,19 @@ def _check_id(name: str) -> str:
 def _show(explanation: Explanation, output: str, check: str | None, *, verbose: bool) -> None:
     if check is not None:
         click.echo(account([result for result in explanation.results if result.check.id == check]), nl=False)
-    elif output == "json":
-        click.echo(json.dumps(report(explanation), indent=1, allow_nan=False))
-    elif output == "markdown":
-        click.echo(markdown(explanation), nl=False)
-    elif output == "html":
-        from diagnostics.render.explanation.html import html
-
-        click.echo(html(explanation), nl=False)
     elif output == "patch":
         click.echo(_patch(report(explanation)), nl=False)
     else:
-        click.echo(text(explanation, coloured, verbose=verbose), nl=False)
+        full = verbose or output != "text"
+        show(
+            output,
+            lambda: explanation_document(explanation, verbose=full),
+            lambda: report(explanation),
+            lambda: _page(explanation),
+        )
+
+
+def _page(explanation: Explanation) -> str:
+    from diagnostics.render.explanation.html import html
+
+    return html(explanation)

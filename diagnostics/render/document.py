@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from diagnostics.diagnosis.advice import Advice
+from diagnostics.tuning.patch import Patch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class Points:
         title: a line above it, in lower case without a colon; empty for what belongs to the block before it.
         marked: whether text has a dash before each item.
         apart: whether text has an empty line before it; a titled one always has.
+        indent, hang: in text, columns before each item, and those by which its further lines stand further in.
 
     """
 
@@ -70,6 +72,8 @@ class Points:
     title: str = ""
     marked: bool = True
     apart: bool = False
+    indent: int = 2
+    hang: int = 2
 
     def points(self) -> Iterable[Point]:
         """Yield what is to be shown."""
@@ -154,12 +158,36 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatchBlock:
-    """How to change a model's configuration: what that touches, how it is applied and undone, and the patch."""
+class Code:
+    """Lines to be copied as they are.
 
-    model: str
-    advice: Advice
+    Attributes:
+        text: of a patch or a command.
+        language: as Markdown names it: `diff`, `protobuf`, `sh`.
+        under: in text, how many columns it stands below what comes before it; None for a block of its own.
+
+    """
+
+    text: str
+    language: str
+    under: int | None = None
 
 
-Block = Headline | Heading | Sentence | Points | Table | Bars | PatchBlock
+def patch_language(patch: Patch) -> str:
+    """Return the language of a patch: a diff of a file, or a part of a configuration."""
+    return "diff" if patch.base == "file" else "protobuf"
+
+
+def patch_blocks(model: str, advice: Advice) -> Iterable[Block]:
+    """Yield how to change a model's configuration: what that touches, how it is applied and undone, and the patch."""
+    steps, patch = advice.steps, advice.patch
+    yield Sentence(text=f"{model}: {steps.touches}" if steps else "")
+    note = f"note: {advice.note}" if advice.note else ""
+    how = (f"apply: {steps.apply}", f"undo: {steps.undo}") if steps and patch else ()
+    yield Points(items=(note, *how), marked=False)
+    if patch:
+        yield Code(text=patch.text, language=patch_language(patch))
+
+
+Block = Headline | Heading | Sentence | Points | Table | Bars | Code
 Document = Sequence[Block]

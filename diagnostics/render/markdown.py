@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from diagnostics.render.document import (
     Bars,
     Block,
+    Code,
     Document,
     Heading,
     Headline,
-    PatchBlock,
     Points,
     Sentence,
     Table,
@@ -30,15 +30,15 @@ def _lines(block: Block) -> Iterator[str]:
         case Headline(text=text, verdict=verdict):
             yield f"**{escaped(verdict)}**: {escaped(text)}" if verdict else f"**{escaped(text)}**"
         case Heading(text=text):
-            yield f"### {escaped(text)}"
+            yield f"### {escaped(text.removesuffix(':'))}"
         case Sentence(text=text):
-            yield f"{escaped(text)}." if text else ""
+            yield f"{escaped(text.removesuffix('.'))}." if text else ""
         case Points():
             yield from _points(block)
         case Table():
             yield from _table(block)
-        case PatchBlock():
-            yield from _patch(block)
+        case Code(text=text, language=language):
+            yield from _fenced(text, language) if text else ()
         case Bars():
             pass
 
@@ -58,17 +58,7 @@ def _table(block: Table) -> Iterator[str]:
         yield "| " + " | ".join(cell if cell == "---" else escaped(cell) for cell in row) + " |"
 
 
-def _patch(block: PatchBlock) -> Iterator[str]:
-    steps, note, patch = block.advice.steps, block.advice.note, block.advice.patch
-    stated = [steps.touches] if steps else []
-    stated += [f"apply: {steps.apply}", f"undo: {steps.undo}"] if steps and patch else []
-    stated += [note] if note else []
-    yield from (f"### {escaped(block.model)}", "", *(f"- {escaped(one)}" for one in stated))
-    if patch:
-        yield from ("", *fenced(patch.text, "diff" if patch.base == "file" else "protobuf"))
-
-
-def fenced(text: str, language: str) -> list[str]:
+def _fenced(text: str, language: str) -> list[str]:
     """Return the lines of a code block that holds the text, whatever is in it."""
     body = code_lines(text)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.units import Unit, time_text
@@ -88,11 +88,6 @@ def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list
     return [one.replace(_JOINED, " ") for one in lines]
 
 
-def window_lines(window: WindowFacts) -> list[str]:
-    """Return when the evidence was read and from whom."""
-    return wrapped(window_text(window))
-
-
 def window_text(window: WindowFacts) -> str:
     """Return when the evidence was read, for how long, and from whom."""
     seconds = Unit.SECONDS.show(window.end - window.start)
@@ -120,13 +115,6 @@ _MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<!\w)_|_(?!\w)|(?<=\w):(?=//)|(?<=www)\.
 # What HTML and chat programs read as a tag, a mention or an entity.
 _TAGS = re.compile(r"<(?=[\w/!?@#])|&(?=#?\w+;)")
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table of plain texts, an empty one before it."""
-    yield ""
-    for row in (head, tuple("---" for _ in head), *rows):
-        yield "| " + " | ".join(cell if cell == "---" else escaped(cell) for cell in row) + " |"
 
 
 def escaped(text: str) -> str:

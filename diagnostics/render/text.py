@@ -9,10 +9,10 @@ from diagnostics.render.document import (
     BarRow,
     Bars,
     Block,
+    Code,
     Document,
     Heading,
     Headline,
-    PatchBlock,
     Points,
     Sentence,
     ShownBar,
@@ -22,6 +22,8 @@ from diagnostics.render.document import (
 from diagnostics.render.plain import WIDTH, Style, clean, code_lines, diff_colour, fitted, plain, wrapped
 
 _MARKED = "green"
+# Columns that a last cell has in any case.
+_SHORTEST = 9
 # Columns of a bar that is alone in its row, of one beside another, and of that one with its number.
 _ALONE, _SHARED, _BESIDE = 52, 22, 32
 
@@ -39,7 +41,7 @@ _LETTERS = _Ink("#", " ", ".")
 
 
 def as_text(document: Document, style: Style = plain, *, unicode: bool = True) -> str:
-    """Return the document as lines of at most 80 columns; only patches may be wider.
+    """Return the document as lines of at most 80 columns; only code may be wider.
 
     Args:
         document: what to show.
@@ -59,7 +61,7 @@ def as_text(document: Document, style: Style = plain, *, unicode: bool = True) -
 def _apart(block: Block) -> bool:
     """Whether an empty line separates a block from the one before it."""
     match block:
-        case Sentence():
+        case Sentence() | Code():
             return block.under is None
         case Points():
             return block.apart or bool(block.title)
@@ -74,7 +76,7 @@ def _lines(block: Block, style: Style, unicode: bool) -> Iterator[str]:
         case Headline(text=text, verdict=verdict, colour=colour):
             yield from (style(line, colour) for line in wrapped(f"{verdict}: {text}" if verdict else text, hang="  "))
         case Heading(text=text, colour=colour):
-            yield from (style(line, colour) for line in wrapped(text, hang="  "))
+            yield from (style(line, colour) for line in wrapped(text))
         case Sentence(text=text, under=under, colour=colour):
             yield from (style(line, colour) for line in wrapped(text, " " * (under or 0)))
         case Points():
@@ -83,8 +85,8 @@ def _lines(block: Block, style: Style, unicode: bool) -> Iterator[str]:
             yield from _table(block, style)
         case Bars():
             yield from _bars(block, style, unicode)
-        case PatchBlock():
-            yield from _patch(block, style)
+        case Code():
+            yield from _code(block, style)
 
 
 def _points(block: Points) -> Iterator[str]:
@@ -92,8 +94,14 @@ def _points(block: Points) -> Iterator[str]:
     if points and block.title:
         yield f"{block.title}:"
     for point in points:
-        indent = "  " * (1 + point.depth)
-        yield from wrapped(point.text, indent, "- ") if block.marked else wrapped(point.text, indent, hang="  ")
+        indent = " " * (block.indent + 2 * point.depth)
+        marked, hang = ("- ", "") if block.marked else ("", " " * block.hang)
+        yield from wrapped(point.text, indent, marked, hang)
+
+
+def _code(block: Code, style: Style) -> Iterator[str]:
+    for line in code_lines(block.text) if block.text else ():
+        yield style(" " * (block.under or 0) + line, diff_colour(line) if block.language != "sh" else "")
 
 
 def _table(block: Table, style: Style) -> Iterator[str]:
@@ -141,7 +149,7 @@ def _row(columns: Sequence[TableColumn], cells: Sequence[str], indent: int) -> I
             yield from others
             return
         else:
-            line += fitted(cell, WIDTH)
+            line += fitted(cell, max(WIDTH - len(line), _SHORTEST))
     yield line.rstrip()
 
 
@@ -182,18 +190,3 @@ def _bar(one: ShownBar, columns: int, ink: _Ink) -> str:
     whole, part = divmod(max(round(one.full * columns * parts), 1), parts)
     full = ink.full * whole + (ink.eighths[part] if part else "")
     return full + ink.tail * max(round(one.to * columns) - max(len(full), 1), 0)
-
-
-def _patch(block: PatchBlock, style: Style) -> Iterator[str]:
-    steps, note, patch = block.advice.steps, block.advice.note, block.advice.patch
-    if steps:
-        yield from wrapped(f"{block.model}: {steps.touches}")
-    if note:
-        yield from wrapped(f"note: {note}", "  ")
-    if patch is None:
-        return
-    if steps:
-        yield from wrapped(f"apply: {steps.apply}", "  ", hang="  ")
-        yield from wrapped(f"undo: {steps.undo}", "  ", hang="  ")
-    yield ""
-    yield from (style(line, diff_colour(line)) for line in code_lines(patch.text))

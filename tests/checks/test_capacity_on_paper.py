@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, explained, host_body, model_config
+from tests.render.shown import text
 
 STUB = "triton_python_b"
 READS, EVERY = 16, 2.0

@@ -12,8 +12,6 @@ from diagnostics.cli.watching import WatchedServers
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
-from diagnostics.render.explanation.markdown import markdown
-from diagnostics.render.explanation.text import text
 from diagnostics.render.live import frame, gist
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import ON_THE_COMMAND_LINE
@@ -21,6 +19,7 @@ from exporters.sources.http import HttpAnswer
 from tests.builders import SERVER, START
 from tests.builders_traffic import Did, story_scrapes
 from tests.collect.fake_triton import FakeServer, fake_triton, status
+from tests.render.shown import markdown, text
 from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
 

@@ -11,13 +11,13 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_wind
 from diagnostics.diagnosis.incident import Ending, IncidentBook
 from diagnostics.render import phrases
 from diagnostics.render.explanation.json import report
-from diagnostics.render.explanation.text import text
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.stretches import Stretches, settings_changed, stretches
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from tests.builders import START, Stage, SyntheticTriton, model_config
 from tests.builders_changes import changed_in_place, config_read
+from tests.render.shown import text
 
 CHANGE = 65.0  # the round in which the change of read 12 is seen
 

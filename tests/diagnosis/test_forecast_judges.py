@@ -14,9 +14,8 @@ from diagnostics.diagnosis.finding import EndToEnd, corrected
 from diagnostics.diagnosis.validation import DOUBTED_CONFIDENCE, ForecastCache, ForecastCheck, validated
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report, schema
-from diagnostics.render.explanation.markdown import markdown
-from diagnostics.render.explanation.text import text
 from tests.builders import Stage, SyntheticTriton, ensemble_config, model_config
+from tests.render.shown import markdown, text
 from tests.render.situations import pipeline
 
 

@@ -16,7 +16,6 @@ import pytest
 from diagnostics.demo.environment import find_environment
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.machine import Machine
@@ -25,6 +24,7 @@ from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.record import serving
 from tests.benchmark.kinds.world import Event, Incident, Load, Model, World
+from tests.render.shown import text
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 

@@ -16,7 +16,6 @@ import pytest
 from diagnostics.demo.environment import find_environment
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.diagnosis.link import OUTAGE
-from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.schedule import collect
@@ -25,6 +24,7 @@ from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.record import serving as triton_of
 from tests.benchmark.kinds.world import Event, Incident, Load, Model, World
 from tests.collect.fake_triton import free_ports
+from tests.render.shown import text
 from tests.soak.running import serving
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]

@@ -9,11 +9,11 @@ import threading
 import time
 
 import pytest
+from diagnostics.render.explanation.text import text
 
 from diagnostics.demo.environment import find_environment
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.diagnosis.link import LOAD
-from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.schedule import collect

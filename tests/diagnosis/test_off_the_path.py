@@ -10,10 +10,10 @@ from diagnostics.diagnosis.validation import validated
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.predict import forecast
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.render.explanation.text import text
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.builders import SERVER, Stage, SyntheticTriton, ensemble_config, model_config
+from tests.render.shown import text
 
 FORK = (("first", ("in",), ("a",)), ("left", ("a",), ("b",)), ("right", ("a",), ("c",)), ("last", ("b", "c"), ("out",)))
 RATE = 38.0

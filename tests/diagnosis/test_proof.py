@@ -19,12 +19,12 @@ from diagnostics.diagnosis.predicting import intervened, outside
 from diagnostics.diagnosis.validation import CpuBudget, ForecastCache, validated
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.render.explanation.json import report, schema
-from diagnostics.render.explanation.text import text
 from diagnostics.render.explanation.why_not import account
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop
 from tests.builders import SyntheticTriton
 from tests.forecast.deployments import by_hand, change, service
+from tests.render.shown import text
 from tests.render.situations import pipeline
 
 SINGLE = "single-instance-serialization"

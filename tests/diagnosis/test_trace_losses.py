@@ -6,12 +6,12 @@ import gzip
 
 import pytest
 
-from diagnostics.render.explanation.text import text
 from diagnostics.window import traces
 from diagnostics.window.window import window_of
 from diagnostics.wire import trace_export
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
 from tests.builders_traces import Json, Leg, ensemble_trace, export, exported, trace_id
+from tests.render.shown import text
 
 TRITON = SyntheticTriton(
     models=(

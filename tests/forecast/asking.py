@@ -36,7 +36,6 @@ from diagnostics.forecast.runs import DRAWS
 from diagnostics.forecast.verify import verify
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.render.explanation.json import Json, report
-from diagnostics.render.explanation.text import plain, text
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report, forecast_schema
 from diagnostics.render.markdown import as_markdown
@@ -49,6 +48,7 @@ from diagnostics.tuning.simulation.scenario import ClosedLoop
 from tests.forecast.contradictions import contradictions, effects_of_nothing
 from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
 from tests.forecast.impossible import impossible
+from tests.render.shown import text
 
 _BATCHING = "dynamic_batching"
 # Of the stage that is busiest (`{}`): settings as on the command line.
@@ -123,7 +123,7 @@ class Window:
         found = explain_captures([self.path], WindowOptions(), lambda _: None)
         found = validated(found)
         json.dumps(report(found), allow_nan=False)
-        text(found, plain)
+        text(found)
 
     def nothing(self) -> None:
         """Forecast no change, and one to what is in effect."""
@@ -157,7 +157,7 @@ class Window:
         if not (rate or clients):
             _hold_direction(before, after, found)
         _valid(forecast_report(found), forecast_schema())
-        as_text(forecast_document(found), plain)
+        as_text(forecast_document(found))
         as_markdown(forecast_document(found))
 
     def tune(self, objective: str) -> None:
@@ -169,7 +169,7 @@ class Window:
             again = forecast(fitted, WhatIf(changes=best.changes)).predicted
             assert again == best.performance, f"{best.changes}: {best.performance} becomes {again}"
         _valid(tuned_report(found), tuning_schema())
-        as_text(tuned_document(found), plain)
+        as_text(tuned_document(found))
 
     def verify(self, other: Path) -> None:
         """Hold this window's prediction against another one."""
@@ -178,7 +178,7 @@ class Window:
         found = verify(self.seen.evidence, was, after.evidence, now, draws=2 if self.quick else DRAWS)
         windows = (self.seen.window, after.window)
         json.dumps(verify_report(found, windows), allow_nan=False)
-        as_text(verify_document(found, windows), plain)
+        as_text(verify_document(found, windows))
 
 
 def hold(fitted: Fitted, found: Performance, whose: str) -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.render.explanation.text import text
 from diagnostics.render.phrases import headline
 from diagnostics.render.plain import WIDTH, code_lines, wrapped
 from diagnostics.signals.signal import Reading
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
+from tests.render.shown import text
 from tests.render.situations import pipeline, situations, with_line
 from tests.render.widths import columns
 

@@ -10,12 +10,11 @@ import pytest
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.render.explanation.json import report
-from diagnostics.render.explanation.markdown import markdown
-from diagnostics.render.explanation.text import text
 from diagnostics.signals.engine_samples import is_engine
 from diagnostics.window.parsed import ClientRequest
 from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config, view_of
+from tests.render.shown import markdown, text
 
 HANDOVER = 0.0012
 # Interfaces as published: TensorRT-LLM's llmapi/tensorrt_llm, vllm_backend's vllm_model, TensorRT-LLM's Python runtime.
@@ -118,7 +117,7 @@ def test_a_row_that_may_end_before_its_requests_is_not_shown_as_their_time() -> 
     reported, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
 
     assert "the row of llm takes 1.2 ms, and may end before its requests do" in text(reported)
-    assert "### The row of llm takes 1.2 ms" in markdown(reported)
+    assert "### the row of llm takes 1.2 ms" in markdown(reported)
     assert _first_entry(reported)["mean_is_lower_bound"]
     assert "where llm spends its 60 ms" in text(works)
     assert not _first_entry(works)["mean_is_lower_bound"]

@@ -15,12 +15,12 @@ from diagnostics.render.document import (
     Block,
     Document,
     Headline,
-    PatchBlock,
     Points,
     Sentence,
     ShownBar,
     Table,
     TableColumn,
+    patch_blocks,
 )
 from diagnostics.render.plain import window_text
 from diagnostics.signals.signal import Subject
@@ -228,7 +228,7 @@ def ending(assumptions: Sequence[str], patches: Sequence[tuple[str, Advice]], wi
     """Yield what the answer assumes, the patches, and the window that it is made from."""
     yield Points(title="assumes", items=assumptions)
     for model, advice in patches:
-        yield PatchBlock(model=model, advice=advice)
+        yield from patch_blocks(model, advice)
     yield Sentence(text=window_text(window))
 
 

@@ -7,10 +7,11 @@ from enum import StrEnum
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
-from diagnostics.render.explanation.markdown import markdown
-from diagnostics.render.explanation.text import text
+from diagnostics.render.markdown import as_markdown
+from diagnostics.render.text import as_text
 from diagnostics.service.http.problems import JsonAnswer
 
 # What terminals know of the colours that texts are given (ECMA-48, 8.3.117).
@@ -59,13 +60,13 @@ def _written(explanation: Explanation, output: Output) -> Response:
         case Output.JSON:
             return JsonAnswer(report(explanation))
         case Output.TEXT:
-            return PlainTextResponse(text(explanation, verbose=True))
+            return PlainTextResponse(as_text(explanation_document(explanation)))
         case Output.BRIEF:
-            return PlainTextResponse(text(explanation, _coloured))
+            return PlainTextResponse(as_text(explanation_document(explanation, verbose=False), _coloured))
         case Output.COLOURED:
-            return PlainTextResponse(text(explanation, _coloured, verbose=True))
+            return PlainTextResponse(as_text(explanation_document(explanation), _coloured))
         case Output.MARKDOWN:
-            return PlainTextResponse(markdown(explanation), media_type="text/markdown")
+            return PlainTextResponse(as_markdown(explanation_document(explanation)), media_type="text/markdown")
         case Output.HTML:
             return HTMLResponse(html(explanation))
 
