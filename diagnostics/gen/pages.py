@@ -52,7 +52,7 @@ def _table(rules: Iterable[RegisteredRule]) -> str:
         rows = [_row(found) for found in every if found.rule.question is question]
         if rows:
             parts += [f"## {question.value}", table(("rule", "severity", "about", "what it tells"), rows)]
-    return "\n\n".join(parts) + "\n"
+    return _written(parts)
 
 
 def _row(found: RegisteredRule) -> tuple[str, str, str, str]:
@@ -63,19 +63,25 @@ def _row(found: RegisteredRule) -> tuple[str, str, str, str]:
 def _page(found: RegisteredRule) -> str:
     rule = found.rule
     parts = [f"# {found.id}", f"{found.title}.", f"Severity: {rule.severity.value}. {rule.question.value}"]
-    parts += [f"## {heading}\n{text}" for heading, text in found.sections().items()]
-    parts += ["## Limits", _limits(rule.limits)] if rule.limits else []
-    return "\n\n".join([*parts, *_cases(found.cases)]) + "\n"
+    parts += [*_sections(found), *(["## Limits", _limits("value", rule.limits)] if rule.limits else [])]
+    return _written([*parts, "## Says and does not say", _titles(found.cases)])
 
 
-def _limits(limits: Mapping[str, Limit]) -> str:
+def _written(parts: Iterable[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(found: RegisteredRule | RegisteredCheck) -> Iterator[str]:
+    return (f"## {heading}\n{text}" for heading, text in found.sections().items())
+
+
+def _limits(what: str, limits: Mapping[str, Limit]) -> str:
     rows = ((name, limit.unit.show(limit.value), limit.unit.value, limit.because) for name, limit in limits.items())
-    return table(("value", "limit", "unit", "because"), rows)
+    return table((what, "limit", "unit", "because"), rows)
 
 
-def _cases(cases: Iterable[RuleCase]) -> Iterator[str]:
-    yield "## Says and does not say"
-    yield "\n".join(f"- It {case.title}." for case in cases)
+def _titles(cases: Iterable[RuleCase | CheckCase]) -> str:
+    return "\n".join(f"- It {case.title}." for case in cases)
 
 
 RUNBOOKS: Mapping[str, Runbook] = {
@@ -149,16 +155,15 @@ _CASES: Mapping[Expected, str] = {
 
 def check_page(found: RegisteredCheck, alert: Alert) -> str:
     """Return the runbook of a check: its docstring, its limits, its alert and its cases."""
-    parts = [f"# {found.id}", f"{found.title}. Layer: {found.check.layer.value}."]
-    parts += [f"## {heading}\n{text}" for heading, text in found.sections().items()]
-    parts += ["## Limits", _limit_rows(found.check.limits), *_alert(alert)]
+    limits = found.check.limits
+    parts = [f"# {found.id}", f"{found.title}. Layer: {found.check.layer.value}.", *_sections(found)]
+    parts += ["## Limits", _limits("reading", limits) if limits else "It compares with no number.", *_alert(alert)]
     if found.check.symptom:
         alert_of = SYMPTOMS[found.check.symptom].alert
         parts.append(
             f"Where Prometheus scrapes Triton alone, [{alert_of.name}]({alert_of.id}.md) points here without deciding."
         )
-    parts += ["## Says and does not say", *_case_rows(found.cases)]
-    return "\n\n".join(parts) + "\n"
+    return _written([*parts, "## Says and does not say", *_case_rows(found.cases)])
 
 
 def symptom_page(found: SymptomAlert, checks: Iterable[RegisteredCheck]) -> str:
@@ -175,11 +180,11 @@ def meta_page(alert: Alert) -> str:
 
 def plain_page(identifier: str, page: Runbook) -> str:
     """Return a runbook of an alert whose expression depends on what it is generated for."""
-    return "\n\n".join(_parts(identifier, page, "")) + "\n"
+    return _written(_parts(identifier, page, ""))
 
 
 def _check_runbook(alert: Alert, page: Runbook, causes: str) -> str:
-    return "\n\n".join([*_parts(alert.id, page, causes), *_alert(alert)]) + "\n"
+    return _written([*_parts(alert.id, page, causes), *_alert(alert)])
 
 
 def _parts(identifier: str, page: Runbook, causes: str) -> list[str]:
@@ -190,13 +195,6 @@ def _parts(identifier: str, page: Runbook, causes: str) -> list[str]:
 
 def _steps(steps: Iterable[str]) -> str:
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
-
-
-def _limit_rows(limits: Mapping[str, Limit]) -> str:
-    if not limits:
-        return "It compares with no number."
-    rows = ((name, limit.unit.show(limit.value), limit.unit.value, limit.because) for name, limit in limits.items())
-    return table(("reading", "limit", "unit", "because"), rows)
 
 
 def _alert(alert: Alert) -> Iterator[str]:
@@ -212,7 +210,5 @@ def _when(alert: Alert) -> str:
 def _case_rows(cases: Iterable[CheckCase]) -> Iterator[str]:
     every = tuple(cases)
     for expected, heading in _CASES.items():
-        titles = [f"- It {case.title}." for case in every if case.expect is expected]
-        if titles:
-            yield f"### {heading}"
-            yield "\n".join(titles)
+        if chosen := [case for case in every if case.expect is expected]:
+            yield from (f"### {heading}", _titles(chosen))
