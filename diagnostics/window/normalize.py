@@ -197,6 +197,10 @@ def _shared_key(model: str, version: str) -> ModelKey:
 _NEIGHBOURS = 3.0
 
 
+# A server of 150 models, each of which got another name between two reads.
+_MOST_PAIRS = 25_000
+
+
 def under_their_own_names(
     rows: Mapping[ModelKey, CounterPoint], tables: Mapping[ModelKey, CounterTable]
 ) -> Mapping[ModelKey, CounterPoint]:
@@ -214,7 +218,13 @@ def under_their_own_names(
     if not tables or not strange:
         return rows
     newest = max(map(_last_read, tables.values()))
-    gone = {key: table for key, table in tables.items() if key not in rows and _last_read(table) >= newest}
+    gone = {
+        key: table
+        for key, table in tables.items()
+        if key not in rows and (last := table.last) is not None and last.mono >= newest and _is_under_way(table, last)
+    }
+    if len(gone) * len(strange) > _MOST_PAIRS:
+        return rows  # names that come and go: nobody gives so many models other names at once
     named = dict(rows)
     for key in strange:
         own = min(
@@ -233,9 +243,9 @@ def _last_read(table: CounterTable) -> float:
 
 
 def _goes_on(table: CounterTable, point: CounterPoint) -> bool:
-    """Return whether counters that were well under way go on in another row, about as fast as before."""
+    """Return whether the counters of a table that is under way go on in another row, about as fast as before."""
     last = table.last
-    if last is None or fell(last, point) or not _is_under_way(table, last):
+    if last is None or fell(last, point):
         return False
     steps = [step.values.get(Counter.SUCCESS, 0.0) / step.seconds for step in table.steps]
     return _distance(table, point) <= _NEIGHBOURS * max(steps) * (point.mono - last.mono)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
@@ -97,20 +99,42 @@ _BYTES_OF_A_ROW = 1024
 """A model's counters, and those of its batch sizes."""
 
 
+T = TypeVar("T")
+MOST_MODELS = 2_000
+"""Versions of models of one server: a verdict on as many takes ten seconds, and other deployments wait for it."""
+
+
+def of_so_many_models(models: Collection[T]) -> tuple[list[T], Mapping[str, str]]:
+    """Return the first `MOST_MODELS` of a server's models, and why others are left out."""
+    beyond = len(models) - MOST_MODELS
+    refused = {f"'{beyond:,} more'": f"a server is judged by {MOST_MODELS:,} models at most"} if beyond > 0 else {}
+    return list(islice(models, MOST_MODELS)), refused
+
+
 class MetricsPage:
     """One page of metrics. What only a complete window needs of it is made when first asked for, and kept."""
 
     def __init__(self, at: float, mono: float, snapshot: Snapshot) -> None:
         self.at, self.mono, self.snapshot = at, mono, snapshot
 
-    @cached_property
+    @property
     def rows(self) -> Rows:
         """Cumulative counters per model version."""
-        found = counters_from_metrics(self.snapshot)
-        return {
+        return self._rows[0]
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Why models were left out."""
+        return self._rows[1]
+
+    @cached_property
+    def _rows(self) -> tuple[Rows, Mapping[str, str]]:
+        found, refused = of_so_many_models(counters_from_metrics(self.snapshot).items())
+        rows = {
             key: CounterPoint(at=self.at, mono=self.mono, values=Numbers(values), batches=NO_BATCHES)
-            for key, values in found.items()
+            for key, values in found
         }
+        return rows, refused
 
     @cached_property
     def gpus(self) -> Sequence[Gpu]:
@@ -253,11 +277,14 @@ def without_body(scrape: Scrape) -> Scrape:
 
 
 def _index(body: bytes) -> Index:
-    return Index(*read_index(body))
+    listed = read_index(body)
+    entries, refused = of_so_many_models(listed.entries)
+    return Index(tuple(entries), {**refused, **listed.refused})
 
 
 def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
-    models, refused = read_statistics(body)
+    listed = read_statistics(body)
+    models, refused = of_so_many_models(listed.entries)
     return StatisticsRows(
         {
             key_of(model.name, model.version): CounterPoint(
@@ -269,7 +296,7 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
             )
             for model in models
         },
-        refused,
+        {**refused, **listed.refused},
     )
 
 

@@ -13,6 +13,7 @@ from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.normalize import ModelKey, positions_of, under_their_own_names
 from diagnostics.window.parsed import (
+    MOST_MODELS,
     ClientRecord,
     ClientRequest,
     Content,
@@ -235,6 +236,7 @@ class ServerWindow:
         self.gpus = {}
         for page in self._pages:
             self._append(METRICS, page.at, page.mono, page.rows)
+            self._refuse(page.refused)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
         mixed = several_servers_answer(self.tables.values(), self._begun_anew)
@@ -291,6 +293,9 @@ class ServerWindow:
         for key, point in under_their_own_names(rows, tables).items():
             table = tables.get(key)
             if table is None:
+                if len(tables) >= MOST_MODELS:  # names that come and go must not fill the memory
+                    self._refuse({"'more models'": f"a server is judged by {MOST_MODELS:,} models at most"})
+                    continue
                 table = tables[key] = CounterTable(source)
             table.add(point, previous, tried)
         self.reads[source].append((at, mono))

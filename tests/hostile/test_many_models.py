@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 
+import pytest
+
+from diagnostics.window.parsed import MOST_MODELS
+from diagnostics.window.window import WindowBuilder
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import Stage, SyntheticTriton, explained, model_config
 
 
@@ -18,3 +24,21 @@ def seconds_for(models: int) -> float:
 def test_ten_times_the_models_take_about_ten_times_as_long():
     seconds_for(10)  # imports and caches
     assert seconds_for(1000) < 30 * seconds_for(100)
+
+
+@pytest.mark.parametrize("kind", [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX])
+def test_of_very_many_models_the_first_are_judged_and_the_others_are_counted(kind: BodyKind):
+    """Their names change from round to round: each would be a model of its own in the window."""
+    count, builder = 3 * MOST_MODELS, WindowBuilder()
+    for number in range(3):
+        names = [f"m{number}-{at}" for at in range(count)]
+        if kind is BodyKind.METRICS:
+            body = "".join(f'nv_inference_request_success{{model="{name}",version="1"}} 1\n' for name in names).encode()
+        else:
+            entries = [{"name": name, "version": "1"} for name in names]
+            body = json.dumps({"model_stats": entries} if kind is BodyKind.STATISTICS else entries).encode()
+        builder.add(Scrape(server="s", kind=kind, at=1000.0 + number, mono=1000.0 + number, body=body))
+    server = builder.build("d").servers["s"]
+    assert len(server.keys_seen()) <= MOST_MODELS
+    assert all(len(entries) <= MOST_MODELS for _, entries in server.index)
+    assert "'4,000 more'" in server.refused
