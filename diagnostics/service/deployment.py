@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,10 @@ from diagnostics.wire.spans import Recorded, Span
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
+MOST_BYTES = 64 * 2**20
+"""Of bodies that wait: a server whose pages are read faster than they can be parsed must not fill the memory."""
+# Processor time that one deployment may take in what arrived, before others are judged.
+_SECONDS_AT_ONCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Deployment:
         self.name, self.interval, self.book, self._window = name, interval, book, window
         self.objective, self._blind_spots, self._metrics, self._awake = objective, blind_spots, metrics, awake
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
+        self._bytes, self._lock = 0, threading.Lock()
         self.latest: float | None = None
         self.ended = False
         self._last: Evaluation | None = None
@@ -82,21 +88,34 @@ class Deployment:
 
     def give(self, arrival: Arrival) -> bool:
         """Put something into the inbox; False, and counted, when that is full."""
+        size = _size(arrival)
+        if self._bytes and self._bytes + size > MOST_BYTES:
+            self._metrics.dropped.labels("evaluation").inc()
+            return False
         try:
             self._inbox.put_nowait(arrival)
         except Full:
             self._metrics.dropped.labels("evaluation").inc()
             return False
+        self._hold(size)
         return True
 
+    def _hold(self, size: int) -> None:
+        with self._lock:
+            self._bytes += size
+
     def take_in(self) -> bool:
-        """Move what arrived into the window; return whether counters were among it."""
-        fresh = False
-        while True:
+        """Move what arrived into the window; return whether counters were among it.
+
+        What takes longer than a second is left for the next time: more may arrive meanwhile than can be taken in.
+        """
+        fresh, until = False, time.thread_time() + _SECONDS_AT_ONCE
+        while time.thread_time() < until:
             try:
                 arrival = self._inbox.get_nowait()
             except Empty:
-                return fresh
+                break
+            self._hold(-_size(arrival))
             if isinstance(arrival, Scrape):
                 self._window.add(arrival)
                 fresh = True
@@ -106,6 +125,7 @@ class Deployment:
                 self._window.forget(arrival.server)
             else:
                 self._window.add_spans(*arrival)
+        return fresh
 
     def evaluate(self, *, simulate: bool = True) -> Evaluation:
         """Return the verdict on what was taken in; `simulate` its first suggestion, as `diag explain` does."""
@@ -154,6 +174,10 @@ class Deployment:
         shift = time.monotonic() - time.time()
         for scrape in sorted(scrapes, key=lambda one: one.at):
             self._window.add(moved(scrape, shift))
+
+
+def _size(arrival: Arrival) -> int:
+    return len(arrival.body or b"") if isinstance(arrival, Scrape) else 0
 
 
 def moved(scrape: Scrape, shift: float) -> Scrape:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter, CounterTable
@@ -65,8 +66,18 @@ def positions_of(layout: SeriesLayout, name: str, labels: Mapping[str, str]) -> 
     )
 
 
-@lru_cache(maxsize=256)  # the families of a few pages: else each model would look at every other's series
+# As long as their page is held, and no longer: else each model would look at every other's series.
+_POSITIONS: WeakKeyDictionary[SeriesLayout, dict[str, Mapping[str, Sequence[int]]]] = WeakKeyDictionary()
+
+
 def _positions_by_model(layout: SeriesLayout, name: str) -> Mapping[str, Sequence[int]]:
+    known = _POSITIONS.setdefault(layout, {})
+    if name not in known:
+        known[name] = _found_by_model(layout, name)
+    return known[name]
+
+
+def _found_by_model(layout: SeriesLayout, name: str) -> Mapping[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for position in layout.by_name.get(name, ()):
         if (model := layout.series[position].labels.get(names.MODEL)) is not None:

@@ -94,7 +94,7 @@ def _request(line: bytes) -> ClientRequest | None:
 
 
 Rows = Mapping[ModelKey, CounterPoint]
-_BYTES_OF_A_NUMBER, _BYTES_OF_A_SERIES = 8, 512
+_BYTES_OF_A_NUMBER, _BYTES_OF_A_SERIES = 8, 1024
 _BYTES_OF_A_ROW = 1024
 """A model's counters, and those of its batch sizes."""
 

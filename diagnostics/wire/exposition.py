@@ -26,8 +26,8 @@ _LABEL = re.compile(rb'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\
 _ESCAPE = re.compile(r'\\([\\n"])')
 _ESCAPED = {"\\": "\\", "n": "\n", '"': '"'}
 _BLANK = b" \t\r"
-MOST_LINES = 250_000
-"""Of one page: a thousand models export a quarter of these; each line of a series costs about a kilobyte."""
+MOST_LINES = 125_000
+"""Of one page: two thousand models export as many, each some sixty; each line of a series costs about a kilobyte."""
 LONGEST_SERIES = 2**16
 """Bytes of a series' name and labels: what is usual takes a few hundred."""
 MOST_NAMED = 20
@@ -42,7 +42,7 @@ class Series:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class SeriesLayout:
     """Which series a scrape holds. Consecutive scrapes with the same series in the same order share one.
 

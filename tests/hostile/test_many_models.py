@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 
 import pytest
 
+from diagnostics.service import deployment
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.window.normalize import positions_of
 from diagnostics.window.parsed import MOST_MODELS
 from diagnostics.window.window import WindowBuilder
+from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import Stage, SyntheticTriton, explained, model_config
+from tests.store.lived import deployment as watched
 
 
 def seconds_for(models: int) -> float:
@@ -42,3 +49,27 @@ def test_of_very_many_models_the_first_are_judged_and_the_others_are_counted(kin
     assert len(server.keys_seen()) <= MOST_MODELS
     assert all(len(entries) <= MOST_MODELS for _, entries in server.index)
     assert "'4,000 more'" in server.refused
+
+
+def test_pages_that_come_faster_than_they_are_read_are_not_waited_for_and_not_all_kept(monkeypatch: pytest.MonkeyPatch):
+    """Each has new names; without an end the first deployment would be judged for ever, and no other."""
+    monkeypatch.setattr(deployment, "_SECONDS_AT_ONCE", 0.0001)
+    metrics = OwnMetrics()
+    one = watched(metrics)
+    page = b"x" * (20 * 2**20)
+    given = [one.give(Scrape(server="s", kind=BodyKind.LOG, at=1000.0, mono=1000.0, body=page)) for _ in range(5)]
+    assert given == [True, True, True, False, False]
+    one.take_in()
+    assert one.give(Scrape(server="s", kind=BodyKind.LOG, at=1000.0, mono=1000.0, body=page))
+    assert not one.give(Scrape(server="s", kind=BodyKind.LOG, at=1000.0, mono=1000.0, body=page))
+
+
+def test_positions_on_a_page_are_forgotten_with_it():
+    reader = ExpositionReader()
+    layout = reader.read(b'nv_x{model="m"} 1\n').layout
+    assert positions_of(layout, "nv_x", {"model": "m"}) == (0,)
+    gone = weakref.ref(layout)
+    del layout
+    reader.read(b'nv_x{model="n"} 1\n')
+    gc.collect()
+    assert gone() is None
