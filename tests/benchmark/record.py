@@ -171,6 +171,11 @@ def without_standin(scrape: Scrape) -> Scrape:
         parameters = config.get("parameters", {})
         config["parameters"] = {key: v for key, v in parameters.items() if not key.startswith(_STANDIN)}
         return replace(scrape, body=json.dumps(config).encode())
+    if scrape.kind is BodyKind.LOG:
+        # A verbose log shows the configurations that were read.
+        return replace(
+            scrape, body=b"".join(line for line in scrape.body.splitlines(keepends=True) if b"standin_" not in line)
+        )
     return scrape
 
 

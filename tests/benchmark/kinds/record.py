@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.repository import write, write_model
 from tests.benchmark.kinds.sights import Sight, sight_of
-from tests.benchmark.kinds.world import Event, Incident, World
+from tests.benchmark.kinds.world import Event, Incident, Load, World
 from tests.benchmark.record import helped_most, without_standin
 from tests.benchmark.spans import Spans
 
@@ -42,10 +42,11 @@ _TRIAL = 16.0
 _TRACE_RATE = 20
 _SUMMARIES = "--metrics-config=summary_latencies=true"
 _HOG = "while True: pass"
+Sending = Callable[[Sequence[Load], str, float, int], list[SentRequest]]
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
     """A server that runs, and what is needed to do something to it."""
 
     server: TritonLauncher
@@ -135,18 +136,18 @@ def record(incident: Incident, name: str, folder: Path, environment: TritonEnvir
     """Record one incident as `folder/name.tar.xz`; return its label, and beside it what the clients saw."""
     sight = sight_of(incident)
     with Spans() as spans, serving(incident, environment, spans.url if sight.traces else "") as running:
-        scrapes, clients = _observe(incident, running, sight, seed)
+        scrapes, clients = observe(incident, running, sight, seed)
         running.server.check()
         events = [f"{at - clients[0].t:.1f} {what}" for at, what in running.done]
     kept = [scrape for scrape in [*scrapes, *spans.scrapes()] if sight.shows(scrape)]
-    _write(folder / f"{name}.tar.xz", name, kept, clients, sight)
+    write_capture(folder / f"{name}.tar.xz", name, kept, clients, sight)
     measured = {check: _trial(one, environment, seed) for check, one in (incident.repairs or {}).items()}
     label = _label(incident, measured, clients)
-    return {"label": label, "seen": {**_seen(incident, clients), "events": events}}
+    return {"label": label, "seen": {**seen_by_clients(incident, clients), "events": events}}
 
 
 @contextmanager
-def serving(incident: Incident, environment: TritonEnvironment, spans: str = "") -> Iterator[_Running]:
+def serving(incident: Incident, environment: TritonEnvironment, spans: str = "") -> Iterator[Running]:
     """Run the server of an incident."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -162,7 +163,7 @@ def serving(incident: Incident, environment: TritonEnvironment, spans: str = "")
             settings = ("mode=opentelemetry", f"opentelemetry,url={spans}", f"rate={_TRACE_RATE}", "level=TIMESTAMPS")
             options += [f"--trace-config={setting}" for setting in settings]
         server = stack.enter_context(TritonLauncher(environment, repository, args=options))
-        yield _Running(server, repository, scratch / "control", incident.world, cores)
+        yield Running(server, repository, scratch / "control", incident.world, cores)
 
 
 @contextmanager
@@ -201,16 +202,19 @@ def _reserved(pairs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         time.sleep(0.5)
 
 
-def _observe(incident: Incident, running: _Running, sight: Sight, seed: int) -> tuple[list[Scrape], list[SentRequest]]:
+def observe(
+    incident: Incident, running: Running, sight: Sight, seed: int, sending: Sending = send
+) -> tuple[list[Scrape], list[SentRequest]]:
+    """Read a server for as long as its incident lasts; return what was read and what clients saw."""
     target = discover(running.server.http_url, SourceOptions())
     machine = Machine([target], gpus=False)
     clients: list[SentRequest] = []
     load = threading.Thread(
-        target=lambda: clients.extend(send(incident.loads, running.server.http_url, incident.seconds, seed))
+        target=lambda: clients.extend(sending(incident.loads, running.server.http_url, incident.seconds, seed))
     )
     started = time.monotonic()
     load.start()
-    events = threading.Thread(target=_happen, args=(incident, running, started))
+    events = threading.Thread(target=happen, args=(incident, running, started))
     events.start()
     begins = max(_SETTLING, incident.fault_at * incident.seconds + sight.late if sight.late else 0.0)
     time.sleep(max(0.0, started + begins - time.monotonic()))
@@ -228,7 +232,8 @@ def _observe(incident: Incident, running: _Running, sight: Sight, seed: int) -> 
     return [without_standin(scrape) for scrape in scrapes], clients
 
 
-def _happen(incident: Incident, running: _Running, started: float) -> None:
+def happen(incident: Incident, running: Running, started: float) -> None:
+    """Let the events of an incident happen, each at its time after `started`."""
     for event in sorted(incident.events, key=lambda event: event.at):
         time.sleep(max(0.0, started + event.at * incident.seconds - time.monotonic()))
         try:
@@ -237,7 +242,10 @@ def _happen(incident: Incident, running: _Running, started: float) -> None:
             running.done.append((time.time(), f"{event.do} {event.model}: {error!r}"))
 
 
-def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[SentRequest], sight: Sight) -> None:
+def write_capture(
+    path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[SentRequest], sight: Sight
+) -> None:
+    """Write what was read and, if it is in sight, what clients saw, as a capture."""
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
     window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS]
     with CaptureWriter(path, name, ["triton-0"], sight.interval, trace_rate=_TRACE_RATE, overwrite=True) as writer:
@@ -280,7 +288,7 @@ def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> flo
             target=lambda: clients.extend(send(repaired.loads, running.server.http_url, _TRIAL, seed))
         )
         load.start()
-        _happen(repaired, running, time.monotonic())
+        happen(repaired, running, time.monotonic())
         load.join()
     return _mean_ms(clients)
 
@@ -291,7 +299,7 @@ def _mean_ms(records: Sequence[SentRequest]) -> float:
     return float("inf") if mean is None else mean
 
 
-def _seen(incident: Incident, clients: Sequence[SentRequest]) -> dict[str, object]:
+def seen_by_clients(incident: Incident, clients: Sequence[SentRequest]) -> dict[str, object]:
     """Return what clients saw of each model before and after the fault began, to see whether it showed."""
     start, split = clients[0].t, incident.fault_at * incident.seconds or _SETTLING
     seen: dict[str, object] = {}

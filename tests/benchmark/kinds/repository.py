@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.benchmark.deployment import write_engine
 from tests.benchmark.kinds.world import Ensemble, Model, World
 
-_CODE = Path(__file__).parents[1] / "models/kind_model.py"
+_MODELS = Path(__file__).parents[1] / "models"
 _ENGINE_BATCH = 64
 
 
@@ -33,7 +33,9 @@ def write_model(model: Model, into: Path, control: Path) -> None:
         code = into / model.name / str(version) / "model.py"
         if not code.exists():
             code.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(_CODE, code)
+            shutil.copy(_MODELS / ("odd_model.py" if model.oddities else "kind_model.py"), code)
+            if model.oddities:
+                shutil.copy(_MODELS / "kind_model.py", code.parent)
     (into / model.name / "config.pbtxt").write_text("".join(_config(model, control)), "utf-8")
 
 
@@ -75,7 +77,8 @@ def _scheduling(model: Model) -> str:
         return ""
     policy = f" default_queue_policy {{ {' '.join(limits)} }}" if limits else ""
     levels = " priority_levels: 2 default_priority_level: 2" if model.priorities else ""
-    return f"dynamic_batching {{ max_queue_delay_microseconds: {model.delay_us or 0}{levels}{policy} }}\n"
+    ordered = " preserve_ordering: true" if model.ordered else ""
+    return f"dynamic_batching {{ max_queue_delay_microseconds: {model.delay_us or 0}{ordered}{levels}{policy} }}\n"
 
 
 def _parameters(model: Model, control: Path) -> dict[str, object]:
@@ -95,6 +98,7 @@ def _parameters(model: Model, control: Path) -> dict[str, object]:
         "version_ms": ";".join(f"{version}={ms:.3f}" for version, ms in model.version_ms.items()),
         "out_values": model.out_values,
         "control": control / f"{model.name}.json",
+        **model.oddities,
     }
 
 

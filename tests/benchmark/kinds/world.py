@@ -29,6 +29,8 @@ class Model:
         lanes: above 0 it answers from so many threads of its own.
         parts: above 0 it is decoupled and sends so many responses.
         broken: why it cannot be loaded; empty for a model that can.
+        ordered: with dynamic batching, responses leave in the order of their requests.
+        oddities: parameters of `models/odd_model.py`, which is its code if there are any.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Model:
     instances: int = 1
     max_batch: int = 1
     delay_us: int | None = None
+    ordered: bool = False
+    oddities: Mapping[str, object] = field(default_factory=dict)
     queue_limit: int = 0
     queue_timeout_ms: int = 0
     priorities: bool = False

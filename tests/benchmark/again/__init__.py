@@ -1,0 +1,80 @@
+"""Incidents of kinds that nobody had named before: other mechanisms, clients and look-alikes than `kinds` draws.
+
+Each kind is recorded twice: once seen whole or without traces, once mostly less well. After each recording of a fault
+single changes are tried on the same load, and the label is the change that helped (`record.label_of`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from tests.benchmark.again import faults, lookalikes
+from tests.benchmark.again.record import OddIncident
+
+OddKind = Callable[[random.Random], OddIncident]
+PER_KIND = 2
+_WELL = ("full", "untraced")
+_LESS = frozenset({"no-statistics", "metrics-15s", "late"})
+# Only clients see these: the server counts nothing of the time, so where they are not asked all is well.
+_CLIENTS_ONLY = frozenset(
+    {"lookup_and_connection_each_time", "bodies_that_trickle", "streams_read_slowly"}
+) | frozenset({"responses_in_order", "text_through_one_thread"})
+_CLIENTS_ASKED = frozenset({"full", "late"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddDrawn:
+    """An incident to be recorded: the number in its file's name, its kind, and what it is."""
+
+    number: int
+    kind: str
+    seed: int
+    incident: OddIncident
+
+    @property
+    def name(self) -> str:
+        """The name of its file, which says nothing about it."""
+        return f"kind-{self.number:04}"
+
+
+def _kinds_of(module: ModuleType) -> Mapping[str, OddKind]:
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and not name.startswith("_") and function.__module__ == module.__name__
+    }
+
+
+FAULTS = _kinds_of(faults)
+LOOKALIKES = _kinds_of(lookalikes)
+
+
+def drawn_all() -> tuple[OddDrawn, ...]:
+    """Return every incident, in an order that says nothing."""
+    every = [(kind, seed) for kind in sorted({**FAULTS, **LOOKALIKES}) for seed in range(PER_KIND)]
+    random.Random(31).shuffle(every)
+    return tuple(
+        OddDrawn(number=number, kind=kind, seed=seed, incident=drawn(kind, seed))
+        for number, (kind, seed) in enumerate(every, start=1)
+    )
+
+
+def drawn(kind: str, seed: int) -> OddIncident:
+    """Return an incident of a kind as it is seen, and what may be said then."""
+    chance = random.Random(f"again {kind} {seed}")
+    incident = {**FAULTS, **LOOKALIKES}[kind](chance)
+    less = ("no-statistics", "metrics-15s", "late" if incident.fault_at else "no-statistics", chance.choice(_WELL))
+    sight = chance.choice(_WELL if seed % PER_KIND == 0 else less)
+    further: dict[str, Any] = {"sight": sight}
+    if sight == "metrics-15s":
+        further["seconds"] = 52.0
+    if sight in _LESS:
+        further["abstain_ok"] = True
+    if kind in _CLIENTS_ONLY and sight not in _CLIENTS_ASKED:
+        further |= {"abstain_ok": True, "causes": ("healthy",)}
+    return replace(incident, **further)
