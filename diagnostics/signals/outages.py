@@ -258,7 +258,8 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     missing = span - sum(s.count for s in near) / traffic.rate
     slack = traffic.noise(span) / traffic.rate
     of_reads = one.source in (READS, PORT)
-    if of_reads != (one.state == RESTARTED) and near and missing < slack:
+    between = one.since == one.until == one.before
+    if (between or (of_reads and one.state != RESTARTED)) and near and missing < slack:
         return 0.0, 0.0
     high = min(high, missing + slack)
     low = min(low, high) if of_reads else low

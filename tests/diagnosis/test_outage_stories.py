@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from diagnostics.diagnosis.incident import IncidentBook, IncidentChange, Inciden
 from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
-from tests.builders import START, chain, model_config
+from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
 from tests.builders_traffic import Did, indexed, sent, story_scrapes
 
 BUSY, IDLE, AWAY = Did(requests=40, infer=0.02, seconds=0.021), Did(), Did(absent=True)
@@ -362,6 +362,19 @@ class TestServers:
             if s.at > START and s.kind is not BodyKind.CONFIG
         ]
         explanation = explained(reported([BUSY] * 13, [BUSY] * 13), again)
+
+        assert OUTAGE not in [check for check, _ in causes(explanation)]
+
+    def test_so_do_those_of_one_model_alone(self) -> None:
+        """It cannot have been unloaded between two reads from one to the other of which it served as usual."""
+        base: dict[tuple[str, str], Counts] = {}
+
+        def alter(read: int, rows: dict[tuple[str, str], Counts]) -> Mapping[tuple[str, str], Counts]:
+            base.update(rows if read == 7 else {})
+            return {**rows, M: rows[M] - base[M]} if read >= 8 else rows
+
+        models = tuple(Stage(name, rate=90, execution=0.01, config=model_config(name)) for name in ("m", "other"))
+        explanation = SyntheticTriton(models=models, interval=2.0, alter=alter).explain(16)
 
         assert OUTAGE not in [check for check, _ in causes(explanation)]
 
