@@ -51,6 +51,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option("--fix", is_flag=True, help="Print the patch that mends what settings mend; sums go to standard error.")
 @click.option("--config", "config", type=_FILE, help="Settings, instead of the nearest .diag-lint.toml.")
+@click.option("--runbooks", metavar="URL", default="", help="Where you publish rules/lint; SARIF's rules link there.")
 @click.option("--rule", "only", multiple=True, metavar="ID", help="Ask this rule only; may be repeated.")
 @click.option("--rules", "listing", is_flag=True, help="List the rules.")
 @click.option("--explain", "explained", metavar="ID", help="Show the page of a rule.")
@@ -62,6 +63,7 @@ def command(
     fail_on: str,
     fix: bool,
     config: Path | None,
+    runbooks: str,
     only: tuple[str, ...],
     listing: bool,
     explained: str | None,
@@ -75,11 +77,17 @@ def command(
         raise UsageError("there is nothing to lint", hint="name a model repository, as in `diag lint models`")
     if fix and output != "text":
         raise UsageError("prints a patch", where="--fix", hint="leave out --output; SARIF holds the fixes, too")
+    if runbooks and (output != "sarif" or "://" not in runbooks):
+        raise UsageError(
+            "is the absolute address that rules of SARIF link to",
+            where="--runbooks",
+            hint="add --output sarif, and write it as https://git.example.org/diag/rules/lint",
+        )
     report = _report(paths, config, only)
     if fix:
         _print_patch(report)
     else:
-        _print(report, output)
+        _print(report, output, runbooks)
     for failure in report.failures:
         click.echo(f"diag: {clean(failure)}", err=True)
     ctx.exit(_exit_code(report, fail_on))
@@ -110,7 +118,7 @@ class _Progress:
             click.echo(f"diag: linted {clean(far)}", err=True)
 
 
-def _print(report: LintReport, output: str) -> None:
+def _print(report: LintReport, output: str, runbooks: str) -> None:
     if output == "text":
         click.echo(lint_text(report, coloured), nl=False)
     elif output == "json":
@@ -120,7 +128,7 @@ def _print(report: LintReport, output: str) -> None:
     else:
         from diagnostics.render.lint.json import lint_sarif
 
-        click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(lint_sarif(report, runbooks), indent=1, ensure_ascii=False))
 
 
 def _print_patch(report: LintReport) -> None:

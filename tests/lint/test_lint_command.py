@@ -22,6 +22,7 @@ from tests.render.schemas import closed
 
 WAIVED = model("b", "# diag: ignore[no-warm-up] as agreed\nmax_batch_size: 2\n")
 Printed = pytest.CaptureFixture[str]
+_PAGES = Path(__file__).parents[2] / "rules/lint"
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_sarif_names_rule_level_and_place_and_suppresses_what_is_waived() -> Non
 
 def test_sarif_is_what_its_schema_says_with_fixes_waivers_and_rules_that_failed() -> None:
     write(Path(), {"models/a b#/config.pbtxt": "max_batch_size: 4"})
-    log = lint_sarif(lint([Path("models")], rules=RULES | {"broken": rule_that(lambda _: 1 / 0)}))
+    log = lint_sarif(lint([Path("models")], rules=RULES | {"broken": rule_that(lambda _: 1 / 0)}), "https://a/lint")
 
     SarifLog.model_validate_json(json.dumps(log), strict=True)
     (run,) = log["runs"]
@@ -87,6 +88,30 @@ def test_sarif_is_what_its_schema_says_with_fixes_waivers_and_rules_that_failed(
     run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = 0
     with pytest.raises(ValueError, match="startLine"):
         SarifLog.model_validate_json(json.dumps(log), strict=True)
+
+
+def test_a_fingerprint_stays_while_lines_move_and_values_change_and_is_each_problem_s_own() -> None:
+    rule = rule_that(lambda see: (see.problem(f"{n} of 8", at=see.config.at("max_batch_size")) for n in (1, 2)))
+
+    def marks() -> list[str]:
+        (run,) = lint_sarif(lint([Path("models")], rules=RULES | {"twice": rule}))["runs"]
+        return [result["partialFingerprints"]["diagProblem/v1"] for result in run["results"]]
+
+    before = marks()
+    for file in Path("models").glob("*/config.pbtxt"):
+        file.write_text(f"# moved\n\n{file.read_text().replace('max_batch_size: ', 'max_batch_size: 1')}")
+
+    assert marks() == before
+    assert len(set(before)) == len(before) == 6
+
+
+def test_rules_link_to_their_pages_where_an_address_is_given(capsys: Printed) -> None:
+    assert main(["lint", "models", "--output", "sarif", "--runbooks", "https://git.example.org/lint/"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    for rule in run["tool"]["driver"]["rules"]:
+        assert rule["helpUri"] == f"https://git.example.org/lint/{rule['id']}.md"
+        assert (_PAGES / f"{rule['id']}.md").is_file()
+    assert not any("helpUri" in rule for rule in lint_sarif(_report())["runs"][0]["tool"]["driver"]["rules"])
 
 
 def test_a_sarif_fix_replaces_the_line_that_is_wrong() -> None:
@@ -159,6 +184,8 @@ def _setting(value: int) -> object:
         ([], 2),
         (["models", "--fix", "--output", "json"], 2),
         (["models", "--config", "nowhere.toml"], 2),
+        (["models", "--runbooks", "https://git.example.org/lint"], 2),
+        (["models", "--output", "sarif", "--runbooks", "rules/lint"], 2),
         (["--explain", "no-warmup"], 2),
         (["nowhere"], 3),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 from urllib.parse import quote
@@ -72,19 +74,27 @@ def _setting(setting: Setting) -> Json:
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {LintSeverity.ERROR: "error", LintSeverity.WARNING: "warning", LintSeverity.INFO: "note"}
 Sarif = dict[str, Any]
+# What is hashed is named by a version: a fingerprint made of something else gets another one.
+_FINGERPRINT = "diagProblem/v1"
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def lint_sarif(report: LintReport) -> Sarif:
-    """Return the report as a SARIF log of one run; paths stay as they are shown, relative ones as relative URIs."""
-    rules = [_rule(found) for found in report.rules.values()]
+def lint_sarif(report: LintReport, runbooks: str = "") -> Sarif:
+    """Return the report as a SARIF log of one run; paths stay as they are shown, relative ones as relative URIs.
+
+    `runbooks` is the address below which the pages of rules are published; rules link nowhere where it is empty, as
+    `helpUri` must be absolute (SARIF 2.1.0, 3.49.12).
+    """
+    rules = [_rule(found, runbooks) for found in report.rules.values()]
     driver = {"name": "diag lint", "semanticVersion": __version__, "rules": rules}
     ids = {identifier: index for index, identifier in enumerate(report.rules)}
     files = configurations(report.project)
-    results = [_result(problem, ids, files) for problem in report.problems]
+    marks = _fingerprints([*report.problems, *(one.problem for one in report.waived)])
+    results = [_result(problem, ids, files, marks) for problem in report.problems]
     for one in report.waived:
         kind = "inSource" if one.in_source else "external"
         suppression = {"kind": kind, "justification": one.reason}
-        results.append({**_result(one.problem, ids, files), "suppressions": [suppression]})
+        results.append({**_result(one.problem, ids, files, marks), "suppressions": [suppression]})
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -99,11 +109,27 @@ def _invocation(report: LintReport) -> Sarif:
     return {"executionSuccessful": not reported, "toolExecutionNotifications": reported}
 
 
-def _rule(found: RegisteredRule) -> Sarif:
+def _fingerprints(problems: Iterable[LintProblem]) -> Mapping[int, str]:
+    """Return what identifies each problem from one run to the next, by the identity of the object.
+
+    It is made of the rule, the path and the message without its numbers. Of problems alike in these, the place decides
+    only which is the first. So lines above may move, and a value may change.
+    """
+    found, alike = dict[int, str](), Counter[str]()
+    for problem in sorted(problems, key=lambda one: (one.place.path, one.place.line, one.place.column)):
+        what = "\x1f".join((problem.rule, problem.place.path, _NUMBER.sub("", problem.message)))
+        alike[what] += 1
+        text = f"{what}\x1f{alike[what]}"
+        found[id(problem)] = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+    return found
+
+
+def _rule(found: RegisteredRule, runbooks: str) -> Sarif:
     sections = found.sections()
     markdown = "\n\n".join(f"## {heading}\n{text}" for heading, text in sections.items())
     return {
         "id": found.id,
+        **({"helpUri": f"{runbooks.rstrip('/')}/{found.id}.md"} if runbooks else {}),
         "shortDescription": {"text": f"{found.title}."},
         "fullDescription": {"text": sections.get("Means") or f"{found.title}."},
         "help": {"text": sections.get("Do") or f"{found.title}.", "markdown": markdown},
@@ -112,7 +138,9 @@ def _rule(found: RegisteredRule) -> Sarif:
     }
 
 
-def _result(problem: LintProblem, ids: Mapping[str, int], files: Mapping[str, TextFile]) -> Sarif:
+def _result(
+    problem: LintProblem, ids: Mapping[str, int], files: Mapping[str, TextFile], marks: Mapping[int, str]
+) -> Sarif:
     text = f"{problem.message}; {problem.help}" if problem.help else problem.message
     result = {
         "ruleId": problem.rule,
@@ -120,6 +148,7 @@ def _result(problem: LintProblem, ids: Mapping[str, int], files: Mapping[str, Te
         "level": _LEVELS[problem.severity],
         "message": {"text": text},
         "locations": [_location(problem.place)],
+        "partialFingerprints": {_FINGERPRINT: marks[id(problem)]},
     }
     changed = fixed_text(problem, files)
     if changed and changed[0] != changed[1]:
