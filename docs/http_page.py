@@ -30,26 +30,6 @@ Paths begin with that of `web.external_url`, unless `web.route_prefix` names ano
 | `/healthz` | answers while the process lives |
 | `/readyz` | answers once verdicts can be given |
 """
-# What parameters mean that the document leaves to their names.
-_MEANINGS = {
-    "at": "end of the window, in Unix seconds",
-    "check": "id of the check",
-    "deployment": "name of the deployment",
-    "end": "end of the time, in Unix seconds",
-    "identity": "id of the incident",
-    "limit": "most entries to return",
-    "model": "name of the model",
-    "name": "name of the deployment",
-    "output": "form of the answer",
-    "server": "name of the server",
-    "signal": "name of the signal",
-    "start": "start of the time, in Unix seconds",
-    "since": "length of the window, in seconds",
-    "state": "which incidents",
-    "step": "seconds between two values",
-    "wait": "longest time to wait, in seconds",
-    "version": "version of the model",
-}
 
 
 def http_page() -> str:
@@ -76,12 +56,7 @@ def _parts(title: str, about: Json, schemas: Json) -> Iterator[str]:
 def _row(one: Json, schemas: Json) -> tuple[str, str, str, str]:
     default = one["schema"].get("default")
     shown = "required" if one.get("required") else "–" if default is None else f"`{default}`"
-    meaning = _MEANINGS[one["name"]] if _says_its_unit_only(one) else one.get("description", "").rstrip(".")
+    meaning = one["description"].rstrip(".")
     named = schemas.get(one["schema"].get("$ref", "").rpartition("/")[2], {})
     values = ", ".join(f"`{value}`" for value in one["schema"].get("enum", named.get("enum", ())))
     return f"`{one['name']}`", one["in"], shown, f"{meaning}: {values}" if values else meaning
-
-
-def _says_its_unit_only(one: Json) -> bool:
-    """Return whether the document leaves the meaning of a parameter to its name."""
-    return one.get("description", "") in ("", "Seconds.", "Unix seconds.") and one["name"] in _MEANINGS

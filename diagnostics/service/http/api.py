@@ -37,7 +37,7 @@ from diagnostics.service.http.answers import (
 )
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.live import Live
-from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS, SLOS
+from diagnostics.service.http.openapi import EXPLANATION, NOW, OBJECTIVES, PAST, PROBLEMS, SLOS
 from diagnostics.service.http.problems import JsonAnswer
 from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
@@ -80,16 +80,23 @@ class SloOutput(StrEnum):
 
 def slo_router(context: WebContext) -> APIRouter:
     """Return `/api/v1/slos`."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[OBJECTIVES])
 
     @routes.get("/slos", summary="Objectives", responses=SLOS, response_model=None)
     def slos(
         period: Annotated[
             float | None,
-            Query(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD, allow_inf_nan=False, description="Seconds of budget."),
+            Query(
+                ge=SHORTEST_PERIOD,
+                le=LONGEST_PERIOD,
+                allow_inf_nan=False,
+                description="Length of the budget's period, in seconds. Each objective's own by default.",
+            ),
         ] = None,
-        name: Annotated[list[str] | None, Query(max_length=100, description="Of these objectives only.")] = None,
-        output: SloOutput = SloOutput.JSON,
+        name: Annotated[
+            list[str] | None, Query(max_length=100, description="Names of objectives. All by default; may be repeated.")
+        ] = None,
+        output: Annotated[SloOutput, Query(description="Form of the answer.")] = SloOutput.JSON,
     ) -> Response:
         """Return how the objectives stand: budgets, burn rates, forecasts, and what took the budgets."""
         keeper = context.objectives
@@ -123,13 +130,27 @@ A_DAY = 86400.0
 LONGEST_WINDOW = A_DAY
 MOST_POINTS = 2_000
 _LAST_SECOND = 253_402_300_799.0  # of the year 9999
-Second = Annotated[float, Query(ge=0, le=_LAST_SECOND, allow_inf_nan=False, description="Unix seconds.")]
-Named = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+def _second(meaning: str) -> object:
+    """Return a parameter that is a moment in Unix seconds."""
+    return Query(ge=0, le=_LAST_SECOND, allow_inf_nan=False, description=meaning)
+
+
+def _named(meaning: str) -> object:
+    """Return a parameter that is a name."""
+    return Query(min_length=1, max_length=200, description=meaning)
+
+
+Start = Annotated[float | None, _second("Start of the time, in Unix seconds.")]
+End = Annotated[float | None, _second("End of the time, in Unix seconds.")]
+OfDeployment = Annotated[str, _named("Name of the deployment.")]
+Written = Annotated[Output, Query(description="Form of the answer.")]
 
 
 def past_router(context: WebContext) -> APIRouter:
     """Return what is under `/api/v1` about the past."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[PAST])
     _add_incidents(routes, context)
     _add_explain(routes, context)
     _add_timelines(routes, context)
@@ -139,11 +160,11 @@ def past_router(context: WebContext) -> APIRouter:
 def _add_incidents(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/incidents", summary="Incidents")
     def incidents(
-        state: State = "any",
-        deployment: Named | None = None,
-        start: Second | None = None,
-        end: Second | None = None,
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        state: Annotated[State, Query(description="Which incidents.")] = "any",
+        deployment: Annotated[str | None, _named("Name of the deployment. All by default.")] = None,
+        start: Start = None,
+        end: End = None,
+        limit: Annotated[int, Query(ge=1, le=1_000, description="Most incidents to return.")] = 100,
     ) -> list[Incident]:
         """Return the incidents that lasted at some time between `start` and `end`, the newest first."""
         _check_order(start, end)
@@ -153,7 +174,9 @@ def _add_incidents(routes: APIRouter, context: WebContext) -> None:
         return context.history.incidents(state=state, deployment=deployment, since=start, until=end, limit=limit)
 
     @routes.get("/incidents/{identity}", summary="An incident")
-    def incident(identity: Annotated[str, Path(min_length=1, max_length=64)]) -> IncidentStory:
+    def incident(
+        identity: Annotated[str, Path(min_length=1, max_length=64, description="Id of the incident.")],
+    ) -> IncidentStory:
         """Return an incident with all that is known of it."""
         found = context.history.incident(identity) if context.history is not None else None
         found = found or next((_story(one) for one in _all_open(context) if one.id == identity), None)
@@ -167,10 +190,13 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
 
     @routes.get("/explain", summary="A moment of the past", responses=EXPLANATION, response_model=None)
     def explain(
-        deployment: Named,
-        at: Second | None = None,
-        since: Annotated[float, Query(gt=0, le=LONGEST_WINDOW, allow_inf_nan=False, description="Seconds.")] = 300.0,
-        output: Output = Output.JSON,
+        deployment: OfDeployment,
+        at: Annotated[float | None, _second("End of the window, in Unix seconds. Now by default.")] = None,
+        since: Annotated[
+            float,
+            Query(gt=0, le=LONGEST_WINDOW, allow_inf_nan=False, description="Length of the window, in seconds."),
+        ] = 300.0,
+        output: Written = Output.JSON,
     ) -> Response:
         """Return the verdict on the `since` seconds before `at`, by default now."""
         history = _history(context)
@@ -186,24 +212,26 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/verdicts", summary="Verdicts over time")
     def verdicts(
-        deployment: Named,
-        start: Second | None = None,
-        end: Second | None = None,
-        limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
+        deployment: OfDeployment,
+        start: Start = None,
+        end: End = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_POINTS, description="Most verdicts to return.")] = MOST_POINTS,
     ) -> list[PastVerdict]:
         """Return what was said of a deployment between `start` (by default a day ago) and `end` (now)."""
         return _history(context).verdicts(deployment, *_span(context, start, end), limit)
 
     @routes.get("/signals", summary="A signal over time")
     def signals(
-        deployment: Named,
-        server: Named,
-        model: Named,
-        signal: Named,
-        version: Named | None = None,
-        start: Second | None = None,
-        end: Second | None = None,
-        step: Annotated[float, Query(ge=60, le=7 * 86400, allow_inf_nan=False, description="Seconds.")] = 60.0,
+        deployment: OfDeployment,
+        server: Annotated[str, _named("Name of the server.")],
+        model: Annotated[str, _named("Name of the model.")],
+        signal: Annotated[str, _named("Name of the signal.")],
+        version: Annotated[str | None, _named("Version of the model. All together by default.")] = None,
+        start: Start = None,
+        end: End = None,
+        step: Annotated[
+            float, Query(ge=60, le=7 * 86400, allow_inf_nan=False, description="Seconds between two values.")
+        ] = 60.0,
     ) -> list[Bucket]:
         """Return a signal of a model in steps, between `start` (by default a day ago) and `end` (now)."""
         if signal not in KEPT:
@@ -263,12 +291,13 @@ def _story(incident: Incident) -> IncidentStory:
 PREFIX = "/api/v1"
 LONGEST_WAIT = 30.0
 MOST_WAITING = 256
-Name = Annotated[str, Path(min_length=1, max_length=200)]
+Name = Annotated[str, Path(min_length=1, max_length=200, description="Name of the deployment.")]
+CheckId = Annotated[str, Path(min_length=1, max_length=200, description="Id of the check.")]
 
 
 def router(context: WebContext, live: Live) -> APIRouter:
     """Return what is under `/api/v1` about now."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[NOW])
     _add_index(routes)
     _add_state(routes, context, live)
     _add_deployments(routes, context)
@@ -306,8 +335,10 @@ def _add_index(routes: APIRouter) -> None:
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
     @routes.get("/state", summary="State")
     async def state(
-        after: Annotated[int, Query(ge=-1, description="A version; the answer waits for another one.")] = -1,
-        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")] = 0.0,
+        after: Annotated[int, Query(ge=-1, description="A version. The answer waits for another one.")] = -1,
+        wait: Annotated[
+            float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Longest time to wait, in seconds.")
+        ] = 0.0,
     ) -> ServiceState:
         """Return the newest state, as soon as it is not that of version `after`, at the latest after `wait`."""
         if wait and live.waiting >= MOST_WAITING:
@@ -324,12 +355,12 @@ def _add_deployments(routes: APIRouter, context: WebContext) -> None:
         return [deployment_state(found[name]) for name in sorted(found)]
 
     @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
-    def explanation(name: Name, output: Output = Output.JSON) -> Response:
+    def explanation(name: Name, output: Written = Output.JSON) -> Response:
         """Return the newest verdict on a deployment with all its evidence."""
         return rendered(_as_of_now(context, name), output)
 
     @routes.get("/deployments/{name}/checks/{check}", summary="Why, or why not")
-    def why(name: Name, check: Name) -> WhyAnswer:
+    def why(name: Name, check: CheckId) -> WhyAnswer:
         """Return why a check fires on a deployment, or why it does not."""
         return why_answer(_evaluation(context, name), _check(check))
 

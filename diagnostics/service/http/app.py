@@ -20,7 +20,7 @@ from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard, Hosts
 from diagnostics.service.http.live import Live
-from diagnostics.service.http.openapi import document
+from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
 from diagnostics.service.http.page.standing import Fleet
 from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
@@ -187,6 +187,9 @@ def _made(live: Live, beside: Callable[[], AbstractAsyncContextManager[None]] | 
         description="Why an NVIDIA Triton endpoint is slow, now and in the past.",
         version=__version__,
         openapi_url=OPENAPI,
+        openapi_tags=TAGS,
+        # Of its own each operation would be called after its path and method, too.
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,

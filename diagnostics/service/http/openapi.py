@@ -12,12 +12,19 @@ from fastapi.openapi.utils import get_openapi
 from diagnostics.render.explanation.json import schema
 from diagnostics.render.slo.json import slo_schema
 from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.examples import EXAMPLES, PROBLEM
 from diagnostics.service.http.problems import MEDIA_TYPE, HttpProblem
 from diagnostics.service.http.rendering import HEADERS
 
 Json = dict[str, Any]
 _COMPONENTS = "#/components/schemas/"
 _NAME = "Explanation"
+NOW, PAST, OBJECTIVES = "Now", "Past", "Objectives"
+TAGS: list[Json] = [
+    {"name": NOW, "description": "The newest verdicts, the servers that are watched, and the checks."},
+    {"name": PAST, "description": "Incidents, verdicts and signals over time, and any moment of the past."},
+    {"name": OBJECTIVES, "description": "Error budgets, burn rates, and what spent the budgets."},
+]
 # What a route answers with instead of FastAPI's default: any problem, as one document.
 PROBLEMS: dict[int | str, Json] = {
     "default": {
@@ -61,8 +68,8 @@ def document(app: FastAPI, credentials: Credentials, links: str) -> Json:
     made = _routes(app)
     schemes, wanted = _security(credentials)
     components = {**made["components"], **({"securitySchemes": schemes} if schemes else {})}
-    servers = {"servers": [{"url": links}]} if links else {}
-    return {**made, **servers, "components": components, **({"security": wanted} if wanted else {})}
+    servers = [{"url": links or "/", "description": "This service."}]
+    return {**made, "servers": servers, "components": components, **({"security": wanted} if wanted else {})}
 
 
 def _security(credentials: Credentials) -> tuple[Json, list[Json]]:
@@ -80,12 +87,30 @@ def _security(credentials: Credentials) -> tuple[Json, list[Json]]:
 
 def _routes(app: FastAPI) -> Json:
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        made = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+        )
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= {"Problem": HttpProblem.model_json_schema()}
+        schemas |= {"Problem": {**HttpProblem.model_json_schema(), "examples": [PROBLEM]}}
         schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema())
+        _add_examples(made)
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _add_examples(made: Json) -> None:
+    """Give each answer in JSON an example: that of its own, or of its schema."""
+    of_schemas = {name: one["examples"][0] for name, one in made["components"]["schemas"].items() if "examples" in one}
+    for operation in (one for methods in made["paths"].values() for one in methods.values()):
+        for answer in operation["responses"].values():
+            for kind in {"application/json", MEDIA_TYPE} & answer["content"].keys():
+                held = answer["content"][kind]
+                named = held["schema"].get("$ref", "").removeprefix(_COMPONENTS)
+                held["example"] = of_schemas.get(named) or EXAMPLES[operation["operationId"]]
 
 
 @cache

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,31 @@ def test_the_document_tells_of_problems_and_of_explanations(opened: Door) -> Non
             assert operation["description"]
             assert "422" not in operation["responses"]
             assert "application/problem+json" in operation["responses"]["default"]["content"]
+
+
+def test_operations_and_schemas_have_short_names_and_everything_is_described(opened: Door) -> None:
+    document = opened.json(PATH)
+    operations = [one for methods in document["paths"].values() for one in methods.values()]
+    names = [one["operationId"] for one in operations]
+    tags = {one["name"]: one["description"] for one in document["tags"]}
+
+    assert len(set(names)) == len(names)
+    assert all(name.isalpha() and name.islower() for name in names)
+    assert all(re.fullmatch(r"[A-Z][A-Za-z]*(_[a-z_]+)?", name) for name in document["components"]["schemas"])
+    assert {tag for one in operations for tag in one["tags"]} == set(tags)
+    assert all(tags.values())
+    assert all(parameter["description"] for one in operations for parameter in one.get("parameters", ()))
+    assert document["servers"] == [{"url": "/", "description": "This service."}]
+
+
+def test_every_answer_has_an_example_of_its_schema(opened: Door) -> None:
+    document = opened.json(PATH)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for answer in operation["responses"].values():
+                for kind in {"application/json", "application/problem+json"} & answer["content"].keys():
+                    held = answer["content"][kind]
+                    jsonschema.validate(held["example"], {**held["schema"], "components": document["components"]})
 
 
 @given(path=st.text(max_size=60), query=st.text(max_size=60))
