@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import OperationalError
 
 from diagnostics.checks.catalogue import HEADINGS, catalogue
 from diagnostics.render.plain import clean
-from diagnostics.service.http.page import standing
+from diagnostics.service.http.page import frame, standing
 from diagnostics.service.http.page.standing import standings
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.history import History
@@ -26,6 +25,8 @@ from tests.render.situations import HOSTILE, situations
 from tests.service.http.door import lived as written
 from tests.service.serving import Serving, recorded
 from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
+
+VENDOR = Path(frame.__file__).parent / "static/vendor"
 
 
 def requested(serving: Serving, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -267,15 +268,25 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_of_its_text(se
 
 
 def test_files_are_kept_by_browsers_for_as_long_as_they_stay_the_same(service: Serving) -> None:
-    address = re.search(r'data-plotly="([^"]+)"', text_of(service, "/"))
+    address = re.search(r'src="(/static/uplot[^"]+)"', text_of(service, "/"))
     assert address is not None
 
     status, headers, body = requested(service, address[1], **{"Accept-Encoding": "gzip"})
 
     assert status == 200
     assert "immutable" in headers["cache-control"]
-    assert gzip.decompress(body).decode() == get_plotlyjs()
-    assert requested(service, "/static/plotly.min.js?v=other")[1]["cache-control"] == "no-cache"
+    assert gzip.decompress(body) == (VENDOR / "uplot-1.6.32.min.js").read_bytes()
+    assert requested(service, "/static/uplot-1.6.32.min.js?v=other")[1]["cache-control"] == "no-cache"
+
+
+def test_what_others_wrote_is_named_with_version_and_licence() -> None:
+    notice = (VENDOR / "NOTICE").read_text("utf-8")
+
+    assert "Permission is hereby granted, free of charge" in notice
+    for file in VENDOR.glob("*.*"):
+        assert file.name in frame.NAMES
+        assert file.name in notice
+    assert "(v1.6.32)" in (VENDOR / "uplot-1.6.32.min.js").read_text("utf-8")[:100]
 
 
 def test_what_went_wrong_in_the_service_itself_is_shown() -> None:

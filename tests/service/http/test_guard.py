@@ -17,6 +17,7 @@ from starlette.routing import Route
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.http import authentication, connection, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
+from diagnostics.service.http.page import frame
 from diagnostics.service.http.server import validate_listener
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.peers import Peers
@@ -427,12 +428,13 @@ def test_the_door_opens_at_ipv6_too() -> None:
 
 def test_an_answer_that_is_not_taken_ends_the_connection(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TAKEN_WITHIN", 0.1)
+    monkeypatch.setattr(frame, "read", lambda name: frame.Asset(name, bytes(8 << 20)))
     connections = plain.server._server.server_state.connections
     until(lambda: not connections)
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", plain.server.port))
-        slow.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        slow.sendall(b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
         until(lambda: connections)
         until(lambda: not connections)
 

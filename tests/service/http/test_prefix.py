@@ -19,7 +19,7 @@ from tests.service.serving import Serving, recorded
 from tests.store.lived import NAME
 
 EXTERNAL = "http://diag.example/tools/diag/"
-ADDRESS = re.compile(r'(?:href|src|action|data-fragment|data-timeline|data-timelines|data-plotly)="(/[^"]*)"')
+ADDRESS = re.compile(r'(?:href|src|action|data-fragment|data-timeline|data-timelines)="(/[^"]*)"')
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["keeps the path", "strips the path"])

@@ -1,4 +1,4 @@
-"""Style sheets and scripts, plotly's among them: named by their content, so that browsers may keep them for good."""
+"""Style sheets and scripts, named by their content, so that browsers may keep them for good."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from diagnostics.service.http.page.standing import is_down, reason, roots, since
 from diagnostics.units import Unit
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
-# Own files, and where those lie that others ship.
+# Own files, those of the report, and those of others in `static/vendor`, as its NOTICE tells.
 _OWN = ("service.css", "service.js", "keys.js", "timelines.js", "theme.js", "icon.svg")
 _REPORT = ("page.css", "copy.js")
-_PLOTLY = "plotly.min.js"
-NAMES = frozenset((*_OWN, *_REPORT, _PLOTLY))
+_VENDOR = ("uplot-1.6.32.min.js", "uplot-1.6.32.min.css")
+NAMES = frozenset((*_OWN, *_REPORT, *_VENDOR))
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ def read(name: str) -> Asset:
     """Return one of `NAMES`."""
     if name in _REPORT:
         return Asset(name, asset(name).encode())
-    if name == _PLOTLY:
-        return Asset(name, resources.files("plotly").joinpath("package_data", name).read_bytes())
-    return Asset(name, resources.files(__package__).joinpath("static", name).read_bytes())
+    folder = "static/vendor" if name in _VENDOR else "static"
+    return Asset(name, resources.files(__package__).joinpath(folder, name).read_bytes())
 
 
 def address(name: str) -> str:
@@ -68,8 +67,7 @@ def address(name: str) -> str:
     return f"/static/{name}?v={read(name).version}"
 
 
-# Everything comes from here: no other server, no script or style in the page's text, no frame around it. One style that
-# plotly writes for maps is refused by this too; nothing here is a map.
+# Everything comes from here: no other server, no script or style in the page's text, no frame around it.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

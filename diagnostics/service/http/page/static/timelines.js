@@ -1,91 +1,112 @@
-// Charts of a model's signals over hours, drawn by plotly, which is loaded when the first one comes into view.
-let loading = null;
-const plotly = () => loading ??= new Promise((done, failed) => {
-  const script = document.createElement("script");
-  script.src = document.body.dataset.plotly;
-  script.addEventListener("load", () => done(globalThis.Plotly));
-  script.addEventListener("error", () => { loading = null; failed(new Error("The charts cannot be loaded")); });
-  document.head.append(script);
-});
-
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+// Charts of a model's signals over hours, one below the other with one axis of time, drawn by uPlot.
+const root = document.documentElement;
+const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 const faint = (hex) => `${hex}24`;
 const kinds = { queue: "queue", rate: "engine", compute: "compute" };
-const tones = { critical: "critical", warning: "warning", info: "info" };
-const formats = { seconds: ",.3~s", ratio: ",.0%", per_second: ",.3~r" };
-const units = { seconds: "s", ratio: "", per_second: "/s" };
-const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
-// Plotly reads a little HTML in texts: names are not to be read so.
-const plain = (text) => text.replace(/[&<>]/g, (sign) => escapes[sign]);
-const date = (at) => new Date(at * 1000).toISOString();
+const HEIGHT = 88;
+const AXIS = 26;
+
+// --- words
 const minute = (at) => {
   const [, day, month, , time] = new Date(at * 1000).toUTCString().split(" ");
   return `${month} ${day} ${time.slice(0, 5)}Z`;
 };
-const HEIGHT = 104;
+const tick = (at) => {
+  const [month, day, time] = minute(at).split(" ");
+  return time === "00:00Z" ? `${month} ${day}` : time.slice(0, 5);
+};
+const short = (value) => String(Number(value.toPrecision(3)));
+function seconds(value) {
+  if (value >= 1 || value === 0) return `${short(value)} s`;
+  return value >= 0.001 ? `${short(value * 1e3)} ms` : `${short(value * 1e6)} µs`;
+}
+const formats = { seconds, ratio: (value) => `${short(value * 100)} %`, per_second: (value) => `${short(value)}/s` };
 
-// What is not known is a gap: plotly would fill the area under it.
-function runs(chart) {
-  const found = [[]];
-  chart.values.forEach((value, index) => {
-    if (value === null) found.push([]); else found.at(-1).push(index);
-  });
-  return found.filter((run) => run.length);
+// --- one chart
+const isKnown = (value) => value !== null && value !== undefined;
+// What is known between two gaps is no line: a point.
+const alone = (values) => values.flatMap((value, index) => (
+  isKnown(value) && !isKnown(values[index - 1]) && !isKnown(values[index + 1]) ? [index] : []
+));
+const data = (chart, answer) => (chart.at.length ? [chart.at, chart.values] : [[answer.from, answer.to], [null, null]]);
+
+function shade(plot, answer) {
+  const { ctx, bbox } = plot;
+  const place = (at) => plot.valToPos(Math.min(Math.max(at, answer.from), answer.to), "x", true);
+  ctx.save();
+  ctx.globalAlpha = 0.14;
+  for (const one of answer.incidents) {
+    const [left, right] = [place(one.from), place(one.to ?? answer.to)];
+    ctx.fillStyle = colour(one.severity);
+    ctx.fillRect(left, bbox.top, Math.max(right - left, devicePixelRatio), bbox.height);
+  }
+  ctx.restore();
 }
 
-function trace(chart, number, run) {
-  const pick = (values) => run.map((index) => values[index]);
-  const tone = colour(kinds[chart.kind]);
+function options(held, number) {
+  const chart = () => held.answer.charts[number];
+  const last = number === held.answer.charts.length - 1;
+  const tone = () => colour(kinds[chart().kind]);
+  const axis = { stroke: () => colour("quiet"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
   return {
-    type: "scatter", mode: run.length > 1 ? "lines" : "markers", x: pick(chart.at).map(date), y: pick(chart.values),
-    text: pick(chart.told), hovertemplate: "%{text}<extra></extra>", xaxis: "x", yaxis: `y${number ? number + 1 : ""}`,
-    line: { color: tone, width: 1.75 }, marker: { color: tone, size: 4 }, fill: "tozeroy", fillcolor: faint(tone),
+    width: held.width(), height: HEIGHT + (last ? AXIS : 0), padding: [8, 10, last ? 0 : 8, 0], legend: { show: false },
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+    cursor: { y: false, drag: { x: false, y: false }, sync: { key: "timelines" } },
+    scales: {
+      x: { range: () => [held.answer.from, held.answer.to] },
+      y: { range: (plot, least, most) => [0, most > 0 ? most * 1.08 : 1] },
+    },
+    series: [{}, {
+      stroke: tone, width: 1.75, fill: () => faint(tone()),
+      points: { show: () => false, filter: () => alone(chart().values), size: 5, fill: tone, stroke: tone },
+    }],
+    axes: [
+      { ...axis, show: last, size: AXIS, gap: 4, grid: { show: false }, values: (plot, splits) => splits.map(tick) },
+      {
+        ...axis, size: 58, gap: 6, space: 26, grid: { stroke: () => colour("rule"), width: 1 },
+        values: (plot, splits) => splits.map(formats[chart().unit]),
+      },
+    ],
+    hooks: {
+      drawClear: [(plot) => shade(plot, held.answer)],
+      setCursor: [(plot) => { held.readings[number].textContent = reading(chart(), plot.cursor.idx); }],
+    },
   };
 }
 
-const traces = (answer) => answer.charts.flatMap((chart, number) => runs(chart).map((run) => trace(chart, number, run)));
-
-function shapes(answer) {
-  return answer.incidents.map((one) => ({
-    type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below",
-    x0: date(Math.max(one.from, answer.from)), x1: date(Math.min(one.to ?? answer.to, answer.to)),
-    fillcolor: colour(tones[one.severity]), opacity: 0.12, line: { width: 0 },
-  }));
+function reading(chart, index) {
+  if (isKnown(index) && chart.at.length) return `${chart.told[index] || "not known"} at ${minute(chart.at[index])}`;
+  return chart.told.findLast((text) => text) ?? "not known";
 }
 
-function notes(answer) {
-  const base = { xref: "paper", x: 0, xanchor: "left", yref: "paper", yanchor: "bottom", showarrow: false };
-  return answer.charts.map((chart, index) => ({
-    ...base, y: domain(index, answer.charts.length)[1], text: plain(chart.title), font: { size: 13, color: colour("quiet") },
-  }));
-}
-
-function domain(index, count) {
-  const gap = 0.26 / count;
-  const room = 1 / count;
-  const top = 1 - index * room;
-  return [top - room + (index === count - 1 ? 0 : 0.02), top - gap];
-}
-
-function layout(answer) {
-  const axis = { gridcolor: colour("rule"), zeroline: false, fixedrange: true, tickfont: { size: 11.5, color: colour("quiet") } };
-  const made = {
-    height: HEIGHT * answer.charts.length + 40, margin: { l: 58, r: 8, t: 4, b: 32 }, showlegend: false, hovermode: "x",
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily },
-    hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("rule"), font: { color: colour("ink") } },
-    shapes: shapes(answer), annotations: notes(answer),
-    xaxis: { ...axis, type: "date", range: [date(answer.from), date(answer.to)], anchor: `y${answer.charts.length}`, showgrid: false },
-  };
-  answer.charts.forEach((chart, index) => {
-    made[`yaxis${index ? index + 1 : ""}`] = {
-      ...axis, rangemode: "tozero", nticks: 4, domain: domain(index, answer.charts.length),
-      tickformat: formats[chart.unit], ticksuffix: units[chart.unit], range: chart.values.some((value) => value > 0) ? undefined : [0, 1],
-    };
+// --- all charts of an answer
+function build(held) {
+  for (const plot of held.drawn) plot.destroy();
+  held.readings = [];
+  const figures = held.answer.charts.map((chart) => {
+    const figure = document.createElement("figure");
+    const title = figure.appendChild(document.createElement("figcaption"));
+    title.append(`${chart.title} `, held.readings[held.readings.length] = document.createElement("b"));
+    return figure;
   });
-  return made;
+  held.plots.replaceChildren(...figures);
+  held.drawn = held.answer.charts.map((chart, number) => new uPlot(options(held, number), data(chart, held.answer), figures[number]));
+  held.titles = titles(held.answer);
 }
 
-const known = (answer) => answer.charts.some((chart) => chart.values.some((value) => value !== null));
+const titles = (answer) => answer.charts.map((chart) => chart.title).join();
+const known = (answer) => answer.charts.some((chart) => chart.values.some(isKnown));
+
+function paint(held) {
+  const { answer, plots } = held;
+  plots.hidden = !known(answer);
+  if (plots.hidden) return;
+  if (held.titles === titles(answer)) held.drawn.forEach((plot, number) => plot.setData(data(answer.charts[number], answer)));
+  else build(held);
+  held.drawn.forEach((plot, number) => { held.readings[number].textContent = reading(answer.charts[number], plot.cursor.idx); });
+  const summary = answer.charts.map((chart) => `${chart.title} ${reading(chart, null)}`).join(", ");
+  plots.setAttribute("aria-label", `over time, at last: ${summary}`);
+}
 
 function told(answer) {
   const since = answer.since === null ? "" : `Collecting since ${minute(answer.since)}.`;
@@ -98,7 +119,7 @@ function links(answer) {
   const list = document.createElement("ul");
   list.className = "plain marks";
   for (const one of answer.incidents) {
-    const link = Object.assign(document.createElement("a"), { href: `${document.documentElement.dataset.base}/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
+    const link = Object.assign(document.createElement("a"), { href: `${root.dataset.base}/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
     const item = document.createElement("li");
     item.append(`${minute(one.from)} `, link);
     list.append(item);
@@ -119,17 +140,17 @@ function address(chart) {
   return `${path}?${asked}`;
 }
 
-async function draw(chart) {
-  const plots = chart.querySelector(".plots");
+async function draw(held) {
+  const { chart, plots } = held;
   const status = chart.querySelector("[role=status]");
   try {
-    const [library, answer] = await Promise.all([plotly(), fetch(address(chart))]);
+    const asked = address(chart);
+    const answer = await fetch(asked);
     const read = await answer.json();
     if (!answer.ok) throw new Error(read.detail ?? "There is no answer");
-    plots.hidden = !known(read);
-    if (!plots.hidden) await library.react(plots, traces(read), layout(read), { displayModeBar: false, responsive: true });
-    const summary = read.charts.map((one) => `${one.title} ${one.told.findLast((text) => text) ?? "not known"}`).join(", ");
-    plots.setAttribute("aria-label", `over time, at last: ${summary}`);
+    if (asked !== address(chart)) return;
+    held.answer = read;
+    paint(held);
     status.textContent = told(read);
     chart.querySelector("ul.marks")?.remove();
     if (read.incidents.length) chart.append(links(read));
@@ -140,16 +161,23 @@ async function draw(chart) {
 }
 
 export function show(chart) {
+  const plots = chart.querySelector(".plots");
+  const held = { chart, plots, drawn: [], readings: [], titles: "", answer: null, width: () => plots.clientWidth };
   const controls = chart.querySelector(".ask");
   if (controls) {
     controls.hidden = false;
-    controls.addEventListener("change", () => draw(chart));
+    controls.addEventListener("change", () => draw(held));
   }
-  let visible = false;
+  new ResizeObserver(() => {
+    for (const plot of held.drawn) if (plots.clientWidth) plot.setSize({ width: plots.clientWidth, height: plot.height });
+  }).observe(plots);
+  addEventListener("themechange", () => { for (const plot of held.drawn) plot.redraw(false, true); });
+  // News are asked for when someone looks.
+  let visible = true;
   new IntersectionObserver(([entry]) => {
-    if (entry.isIntersecting && !visible) draw(chart);
+    if (entry.isIntersecting && !visible) draw(held);
     visible = entry.isIntersecting;
   }, { rootMargin: "200px" }).observe(chart);
-  document.addEventListener("news", () => { if (visible && chart.isConnected) draw(chart); });
-  addEventListener("themechange", () => { if (chart.querySelector(".plots").dataset.drawn) draw(chart); });
+  document.addEventListener("news", () => { if (visible && chart.isConnected) draw(held); });
+  draw(held);
 }
