@@ -11,7 +11,7 @@ from typing import NamedTuple
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
-from diagnostics.diagnosis.finding import EndToEnd, Finding, Unpredicted
+from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.signals.signal import Missing, Subject
@@ -56,43 +56,46 @@ BLIND_SPOTS = "telemetry-blind-spot"
 """The check whose finding says what the list of blind spots says."""
 
 
+NO_IMPACT = Impact(mean_seconds=0.0, seconds_per_request=0.0, share_of_latency=0.0, share_of_requests_failed=0.0)
+
+
 def first_line(explanation: Explanation) -> str:
     """Return the verdict, what users of the root cause's entry point feel, and that cause; the verdict without one."""
     verdict = explanation.verdict.value
     first = next(iter(explanation.actionable), None)
     if first is None:
         return verdict
-    parts = (verdict, _felt(explanation, first), f"{first.check} of {subject_name(first)}")
+    parts = (verdict, felt(explanation, first.subject, first.impact), f"{first.check} of {subject_name(first)}")
     return ": ".join(part for part in parts if part)
 
 
-def _felt(explanation: Explanation, first: Finding) -> str:
-    """Return latency, against its objective where one is missed, failures and traffic of the finding's entry point."""
-    figure, item = against_objective(explanation), next(iter(entries(explanation)), None)
+def felt(explanation: Explanation, subject: Subject, impact: Impact = NO_IMPACT) -> str:
+    """Return latency, against its objective where one is missed, failures and traffic of a subject's entry point."""
+    figure = _against_objective(explanation, subject, impact)
+    item = min(explanation.anatomy, key=lambda one: _distance(one, subject), default=None)
     parts = [figure] if figure else []
-    failed = first.impact.share_of_requests_failed
-    if not figure and item is not None and _is_entry(item, first):
+    failed = impact.share_of_requests_failed
+    if not figure and item is not None and _is_entry(item, subject):
         # What a load held back is in no counter, and in the finding's own mean.
-        mean = max(item.mean_seconds, first.impact.mean_seconds)
+        mean = max(item.mean_seconds, impact.mean_seconds)
         latency = f"p95 {Unit.SECONDS.show(item.spread.p95)}" if item.spread else f"mean {Unit.SECONDS.show(mean)}"
         parts.append(f"{item.ensemble or item.stages[0].model} {latency}")
     if not figure and failed > 0:
         parts.append(f"{Unit.RATIO.show(failed)} of requests fail")
-    if item is not None and _is_entry(item, first):
+    if item is not None and _is_entry(item, subject):
         on = Subject(server=item.server, ensemble=item.ensemble, model=None if item.ensemble else item.stages[0].model)
         rate = explanation.evidence.read(REQUEST_RATE, on).value
         parts += [f"{Unit.PER_SECOND.show(rate).removesuffix('/s')} requests/s"] if rate else []
     return ", ".join(parts)
 
 
-def _is_entry(item: Anatomy, finding: Finding) -> bool:
-    """Return whether requests of an entry point pass what a finding is about; all do where that is no model."""
-    return _distance(item, finding) < 2
+def _is_entry(item: Anatomy, on: Subject) -> bool:
+    """Return whether requests of an entry point pass a subject; all do where that is no model."""
+    return _distance(item, on) < 2
 
 
-def _distance(item: Anatomy, finding: Finding) -> int:
-    """Return 0 for the entry point that a finding names, 1 for one whose requests pass its model, 2 for others."""
-    on = finding.subject
+def _distance(item: Anatomy, on: Subject) -> int:
+    """Return 0 for the entry point that a subject names, 1 for one whose requests pass its model, 2 for others."""
     if on.model is None and on.ensemble is None:
         return 0
     if on.server != item.server:
@@ -105,7 +108,7 @@ def _distance(item: Anatomy, finding: Finding) -> int:
 def entries(explanation: Explanation) -> list[Anatomy]:
     """Return where time goes, the entry point of the root cause first."""
     first = explanation.actionable[:1]
-    return sorted(explanation.anatomy, key=lambda item: min((_distance(item, one) for one in first), default=0))
+    return sorted(explanation.anatomy, key=lambda item: min((_distance(item, one.subject) for one in first), default=0))
 
 
 def remedy(suggestion: Suggestion) -> str:
@@ -142,11 +145,13 @@ def against_objective(explanation: Explanation) -> str:
     Empty where no objective is stated or missed, and where another entry point misses it.
     """
     first = next(iter(explanation.actionable), None)
-    if first is None:
-        return ""
-    entries = (first.subject.ensemble, first.subject.model)
+    return _against_objective(explanation, first.subject, first.impact) if first else ""
+
+
+def _against_objective(explanation: Explanation, subject: Subject, impact: Impact) -> str:
+    entries = (subject.ensemble, subject.model)
     figure = next((one.figure for one in explanation.symptoms if one.figure and one.entry in entries), "")
-    failed = first.impact.share_of_requests_failed
+    failed = impact.share_of_requests_failed
     return f"{figure}, {Unit.RATIO.show(failed)} of requests fail" if figure and failed > 0 else figure
 
 

@@ -57,7 +57,7 @@ def check(
     if loaded.settings.otlp.grpc_listen_address:
         _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
     wanted(loaded.settings, environment)
-    Notifier(loaded.settings, OwnMetrics(), MemoryOutbox())
+    Notifier(loaded.settings, OwnMetrics(), MemoryOutbox(), environment=environment)
     configured(loaded)
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
@@ -90,7 +90,8 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     settings, metrics = loaded.settings, OwnMetrics()
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
-    telling = Notifier(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
+    outbox = FileOutbox(settings.history.directory)
+    telling = Notifier(settings, metrics, outbox, settle=history.settle, environment=environment)
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
     resumed = history.open_incidents()

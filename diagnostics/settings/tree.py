@@ -196,6 +196,22 @@ class WebhookSettings(SettingsSection):
     timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which one delivery fails.")
 
 
+class NotificationSettings(SettingsSection):
+    """A chat channel, pager or mailbox that people read. Needs the extra notify."""
+
+    name: Name = Field(description="Name in logs and metrics.")
+    url_file: Path | None = Field(default=None, description="File with the service's Apprise URL, which is a secret.")
+    url_env: str = Field(default="", description="Environment variable with that URL instead.")
+    min_severity: Literal["info", "warning", "critical"] = Field(
+        default="warning", description="Lowest severity that is sent."
+    )
+    deployments: tuple[str, ...] = Field(default=(), description="Deployments to send. Empty: all.")
+    events: tuple[Literal["opened", "severity_changed", "closed"], ...] = Field(
+        default=("opened", "severity_changed", "closed"), description="What is sent."
+    )
+    consequences: bool = Field(default=False, description="Also send incidents that another one causes.")
+
+
 class FleetSettings(SettingsSection):
     """Workers that share the deployments of the same settings. Their history is one PostgreSQL."""
 
@@ -233,5 +249,6 @@ class Settings(SettingsSection):
     incidents: IncidentSettings = IncidentSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     webhook: tuple[WebhookSettings, ...] = ()
+    notification: tuple[NotificationSettings, ...] = ()
     fleet: FleetSettings = FleetSettings()
     log: LogSettings = LogSettings()

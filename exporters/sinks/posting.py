@@ -24,7 +24,7 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
 # What a receiver says beyond is of no interest to anyone.
 _MOST_READ = 64 * 2**10
 # The message itself is refused: the same bytes would be again.
-_REFUSED = frozenset({400, 413, 415, 422})
+REFUSED = frozenset({400, 413, 415, 422})
 
 
 class DeliveryFailure(Exception):
@@ -136,7 +136,7 @@ class Poster:
         wait = float(retry_after[:9]) if retry_after.isdecimal() else 0.0
         return DeliveryFailure(
             f"HTTP {status}{': ' if text else ''}{text}",
-            refused=status in _REFUSED,
+            refused=status in REFUSED,
             retry_after=wait,
             status=status,
         )

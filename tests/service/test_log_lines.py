@@ -13,13 +13,13 @@ from diagnostics.diagnosis.incident import Ending
 from diagnostics.service.incident_log import IncidentLog
 from diagnostics.service.log_lines import LINES_PER_MINUTE, EventRate, JsonLine, Logfmt, LoggedEvent, log_event
 from diagnostics.service.notifications.alerts import AlertBook
-from diagnostics.service.notifications.feeds import AlertFeed, MessageFeed
+from diagnostics.service.notifications.feeds import AlertFeed, MessageFeed, signed
 from diagnostics.service.notifications.messages import MessageBook
 from diagnostics.service.service import Service
 from diagnostics.settings.tree import Settings
 from exporters.sinks.posting import DeliveryFailure
 from tests.service.parts import until
-from tests.sinks.incidents import LINKS, closed, incident, opened
+from tests.sinks.incidents import LINKS, closed, composed, incident, opened
 
 Lines = Callable[[], list[dict[str, Any]]]
 
@@ -95,10 +95,10 @@ def test_an_alert_is_logged_once_however_often_it_is_repeated(lines: Lines) -> N
 
 
 def test_a_message_that_is_refused_is_logged_with_the_reason(lines: Lines) -> None:
-    book = MessageBook(LINKS, receiver="hook")
+    book = MessageBook(composed, receiver="hook")
     book.consume(opened(incident()))
     with pytest.raises(DeliveryFailure):
-        MessageFeed("hook", book, Receiver(DeliveryFailure("HTTP 422", refused=True)), None).deliver(0.0)
+        MessageFeed("hook", book, signed(Receiver(DeliveryFailure("HTTP 422", refused=True)), None)).deliver(0.0)
     (line,) = lines()
     assert (line["event.name"], line["level"], line["err"]) == ("diag.notification.dropped", "warn", "HTTP 422")
     assert (line["incident"], line["change"], line["receiver"]) == (incident().id, "opened", "hook")
@@ -106,7 +106,7 @@ def test_a_message_that_is_refused_is_logged_with_the_reason(lines: Lines) -> No
 
 def test_a_message_that_is_too_old_is_logged_as_dropped(lines: Lines) -> None:
     now = [0.0]
-    book = MessageBook(LINKS, receiver="hook", clock=lambda: now[0])
+    book = MessageBook(composed, receiver="hook", clock=lambda: now[0])
     book.consume(opened(incident()))
     now[0] = 1e6
     assert book.first() is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.service.deployment import Deployment
@@ -17,11 +19,17 @@ from diagnostics.signals.signal import Subject
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.capture import open_capture
 from exporters.sinks.links import Links
+from exporters.sinks.webhook import IncidentEvent, message
 from tests.collect.fake_triton import CAPTURE
 
 LINKS = Links("https://diag.example.org")
 BEGIN = 1_790_000_000.0
 SAFETY = Subject(server="triton-0:8002", model="safety", version="1", ensemble="chat")
+
+
+def composed(reported: IncidentEvent, one: Incident, _: Explanation | None) -> dict[str, Any]:
+    """Write what a webhook is told."""
+    return message(reported, one, LINKS)
 
 
 def incident(check: str = "gpu-saturated", subject: Subject = SAFETY, **changes: object) -> Incident:
@@ -72,14 +80,20 @@ def closed(*incidents: Incident, at: float = BEGIN + 600) -> Evaluation:
 
 
 @cache
-def judged() -> tuple[Incident, Finding]:
-    """Return the incident of a recording in which one instance is too few, with its finding: it has a patch."""
+def recorded() -> Evaluation:
+    """Return the verdict on a recording in which one instance is too few: it opens an incident with a patch."""
     window = RollingWindow("chat", 300.0, max_spans=0)
     book = IncidentBook("chat", open_after=1)
     watched = Deployment("chat", window, book, OwnMetrics(), interval=5.0)
     for scrape in open_capture(CAPTURE).scrapes():
         watched.give(scrape)
     watched.take_in()
-    found = {finding.id: finding for finding in watched.evaluate().explanation.findings if finding.advice}
-    one = next(one for one in book.open if one.fingerprint in found)
+    return watched.evaluate()
+
+
+@cache
+def judged() -> tuple[Incident, Finding]:
+    """Return the incident of `recorded`, with its finding."""
+    found = {finding.id: finding for finding in recorded().explanation.findings if finding.advice}
+    one = next(change.incident for change in recorded().changes if change.incident.fingerprint in found)
     return one, found[one.fingerprint]

@@ -1,4 +1,4 @@
-"""What each sender does: repeat alerts to one Alertmanager, post messages to one webhook, save what is left to tell."""
+"""What senders do: repeat alerts to an Alertmanager, send messages to one receiver, save what is left to tell."""
 
 from __future__ import annotations
 
@@ -105,25 +105,32 @@ class AlertFeed:
             self._changed()
 
 
-class MessageFeed:
-    """Posts a webhook's messages one after another, each until it is taken."""
+# Delivers one message, or raises DeliveryFailure.
+Send = Callable[[WebhookMessage], object]
 
-    def __init__(
-        self,
-        name: str,
-        book: MessageBook,
-        poster: Posts,
-        key: bytes | None,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._name, self._book, self._poster, self._key, self._changed = name, book, poster, key, changed
+
+def signed(poster: Posts, key: bytes | None) -> Send:
+    """Return what posts a message as JSON, signed where there is a key."""
+
+    def send(one: WebhookMessage) -> None:
+        body = encoded_message(one.body)
+        poster.post(body, headers(one.id, time.time(), body, key))
+
+    return send
+
+
+class MessageFeed:
+    """Sends a book's messages one after another, each until it is taken."""
+
+    def __init__(self, name: str, book: MessageBook, send: Send, changed: Callable[[], None] = lambda: None) -> None:
+        self._name, self._book, self._send, self._changed = name, book, send, changed
 
     def due(self, now: float) -> float | None:
         """Return now while something waits."""
         return now if self._book.first() else None
 
     def deliver(self, _: float) -> None:
-        """Post the message that is next.
+        """Send the message that is next.
 
         Raises:
             DeliveryFailure: it was not taken; one that was refused is given up.
@@ -132,9 +139,8 @@ class MessageFeed:
         one = self._book.first()
         if one is None:
             return
-        body = encoded_message(one.body)
         try:
-            self._poster.post(body, headers(one.id, time.time(), body, self._key))
+            self._send(one)
         except DeliveryFailure as failure:
             if failure.refused:
                 self._let_go(one, refused=str(failure))

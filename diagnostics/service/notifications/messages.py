@@ -1,4 +1,4 @@
-"""What a webhook was told, and what it is still to be told."""
+"""What a webhook or a chat channel was told, and what it is still to be told."""
 
 from __future__ import annotations
 
@@ -9,16 +9,45 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.notifications.delivery_log import log_message
 from diagnostics.service.state import Evaluation
-from exporters.sinks.links import Links
-from exporters.sinks.webhook import IncidentEvent, message, message_id
+from exporters.sinks.webhook import IncidentEvent, message_id
 
 MOST_WAITING = 1_000
 # News that are older help nobody.
 KEPT_FOR = 86_400.0
 Json = dict[str, Any]
+# Writes a message; there is no explanation where an incident goes on from, or ended in, an earlier run.
+Compose = Callable[[IncidentEvent, Incident, Explanation | None], Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationFilter:
+    """Which incidents a receiver is told of.
+
+    Attributes:
+        least: incidents that were never as severe are left out.
+        deployments: the deployments that count; empty for all.
+        events: what is told of an incident.
+        consequences: whether incidents that another one causes count.
+
+    """
+
+    least: Severity = Severity.INFO
+    deployments: frozenset[str] = frozenset()
+    events: frozenset[IncidentEvent] = frozenset(IncidentEvent)
+    consequences: bool = True
+
+    def admits(self, incident: Incident) -> bool:
+        """Return whether a receiver that does not know of an incident is to."""
+        return (
+            incident.worst.rank >= self.least.rank
+            and (not self.deployments or incident.deployment in self.deployments)
+            and (self.consequences or incident.caused_by is None)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +59,21 @@ class WebhookMessage:
     body: Json
 
 
+EVERYTHING = NotificationFilter()
+
+
 class MessageBook:
     """Compares what a webhook knows with what is so, so that nothing is told twice or never. For any thread."""
 
-    def __init__(self, links: Links, *, receiver: str = "", clock: Callable[[], float] = time.time) -> None:
-        self._links, self._receiver, self._clock = links, receiver, clock
+    def __init__(
+        self,
+        compose: Compose,
+        *,
+        receiver: str = "",
+        chosen: NotificationFilter = EVERYTHING,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._compose, self._receiver, self._chosen, self._clock = compose, receiver, chosen, clock
         self._lock = threading.Lock()
         self._waiting: deque[WebhookMessage] = deque()
         # By id: the severity that was told, and the message that tells the end if nobody else can.
@@ -47,7 +86,7 @@ class MessageBook:
         with self._lock:
             version = self._version
             for change in evaluation.changes:
-                self._compare(change.incident)
+                self._compare(change.incident, evaluation.explanation)
             return version != self._version
 
     def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
@@ -62,7 +101,7 @@ class MessageBook:
                     self._tell_end(identifier, end)
             for incident in found.values():
                 if incident.id not in ending:
-                    self._compare(incident)
+                    self._compare(incident, None)
 
     def first(self) -> WebhookMessage | None:
         """Return the message that is next; None when there is none. Those that are too old are dropped."""
@@ -117,28 +156,34 @@ class MessageBook:
             self._waiting.extend(waiting)
             self._known |= known
 
-    def _compare(self, incident: Incident) -> None:
+    def _compare(self, incident: Incident, explanation: Explanation | None) -> None:
         known = self._known.get(incident.id)
+        if known is None and not self._chosen.admits(incident):
+            return
         if not incident.open:
             self._known.pop(incident.id, None)
-            self._tell(IncidentEvent.CLOSED, incident)
+            self._version += 1
+            self._tell(IncidentEvent.CLOSED, incident, explanation)
             return
         if known is None:
-            self._tell(IncidentEvent.OPENED, incident)
+            self._tell(IncidentEvent.OPENED, incident, explanation)
         elif known[0] != incident.severity.value:
-            self._tell(IncidentEvent.SEVERITY_CHANGED, incident)
+            self._tell(IncidentEvent.SEVERITY_CHANGED, incident, explanation)
         else:
             return
-        end = message(IncidentEvent.CLOSED, replace(incident, closed=incident.seen), self._links)
+        end = self._compose(IncidentEvent.CLOSED, replace(incident, closed=incident.seen), None)
         self._known[incident.id] = (incident.severity.value, end)
+        self._version += 1
 
-    def _tell(self, reported: IncidentEvent, incident: Incident) -> None:
-        self._put(message_id(reported, incident), message(reported, incident, self._links))
+    def _tell(self, reported: IncidentEvent, incident: Incident, explanation: Explanation | None) -> None:
+        if reported in self._chosen.events:
+            self._put(message_id(reported, incident), self._compose(reported, incident, explanation))
 
     def _tell_end(self, identifier: str, end: Json) -> None:
         del self._known[identifier]
-        end["incident"]["closed"] = self._clock()
-        self._put(f"{identifier}.{IncidentEvent.CLOSED.value}", end)
+        if IncidentEvent.CLOSED in self._chosen.events:
+            end["incident"]["closed"] = self._clock()
+            self._put(f"{identifier}.{IncidentEvent.CLOSED.value}", end)
 
     def _put(self, identifier: str, body: Json) -> None:
         self._waiting.append(WebhookMessage(id=identifier, at=self._clock(), body=body))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,10 +14,11 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import UsageError
 from diagnostics.service.notifications.alerts import AlertBook
-from diagnostics.service.notifications.feeds import AlertFeed, Book, MessageFeed, SaveFeed
-from diagnostics.service.notifications.messages import MessageBook
+from diagnostics.service.notifications.feeds import AlertFeed, Book, MessageFeed, SaveFeed, Send, signed
+from diagnostics.service.notifications.messages import MessageBook, NotificationFilter, WebhookMessage
 from diagnostics.service.notifications.sender import (
     FIRST_PAUSE,
+    PATIENCE_TO_SETTLE,
     DeliveryThread,
     Posts,
     Settle,
@@ -25,14 +27,17 @@ from diagnostics.service.notifications.sender import (
     Work,
 )
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.tracer import SpanRole
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.addresses import names_a_user
-from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
+from diagnostics.settings.tree import AlertmanagerSettings, NotificationSettings, Settings, WebhookSettings
 from exporters.sinks.alertmanager import PATH
+from exporters.sinks.apprise_service import AppriseService
 from exporters.sinks.links import Links
-from exporters.sinks.posting import Poster
-from exporters.sinks.webhook import key_of
-from exporters.sources.access import SourceOptions, read_secret, secret_of
+from exporters.sinks.notification import notification
+from exporters.sinks.posting import DeliveryFailure, Poster
+from exporters.sinks.webhook import IncidentEvent, key_of, message
+from exporters.sources.access import SourceOptions, clean_secret, read_secret, secret_of
 
 LONGEST_PAUSE = 300.0
 # Seconds that all receivers together are waited for at the end.
@@ -98,6 +103,20 @@ class Channel:
         """Return a poster that is seen, and that waits until what it tells is remembered."""
         return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
 
+    def sends(self, receiver: str, service: AppriseService) -> Send:
+        """Return what sends a message through a service, as `posts`; its span names the receiver, not the address."""
+
+        def send(one: WebhookMessage) -> None:
+            self._settle(PATIENCE_TO_SETTLE)
+            with self._metrics.tracer.span("notify", {"diag.receiver": receiver}, kind=SpanRole.CLIENT) as span:
+                try:
+                    service.send(one.body)
+                except DeliveryFailure as failure:
+                    span.failed(str(failure.status or "_OTHER"), str(failure))
+                    raise
+
+        return send
+
     def save(self) -> None:
         """Save soon; returns at once."""
         self._saving.nudge()
@@ -154,6 +173,7 @@ class Notifier:
         *,
         first_pause: float = FIRST_PAUSE,
         settle: Settle = lambda _: None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
 
@@ -163,6 +183,7 @@ class Notifier:
             outbox: keeps over a restart what was not taken.
             first_pause: seconds after a first failure.
             settle: waits until all verdicts so far are remembered, at most so many seconds.
+            environment: variables that may hold the URLs of services.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
@@ -179,6 +200,10 @@ class Notifier:
         names: dict[str, int] = {}
         for webhook in settings.webhook:
             self._channels.append(_webhook(webhook, links, open_channel, names))
+        for position, one in enumerate(settings.notification):
+            if any(one.name == other.name for other in settings.notification[:position]):
+                raise UsageError("two notifications have the same name", where=one.name)
+            self._channels.append(_notification(one, links, open_channel, environment or {}))
 
     @property
     def receivers(self) -> Sequence[str]:
@@ -257,11 +282,35 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     names[url] = 1
     seen = names[poster.shown] = names.get(poster.shown, 0) + 1
     name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
-    book = MessageBook(links, receiver=name)
+    book = MessageBook(lambda event, incident, _: message(event, incident, links), receiver=name)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
-    feed = MessageFeed(name, book, channel.posts(poster), _key(settings.secret_file), channel.save)
+    feed = MessageFeed(name, book, signed(channel.posts(poster), _key(settings.secret_file)), channel.save)
     channel.add(name, feed, LONGEST_PAUSE)
+    return channel
+
+
+def _notification(
+    settings: NotificationSettings, links: Links, open_channel: OpenChannel, environment: Mapping[str, str]
+) -> Channel:
+    where = f"notification {settings.name}"
+    if bool(settings.url_file) == bool(settings.url_env):
+        raise UsageError("give url_file or url_env, and not both", where=where)
+    url = secret_of(settings.url_file, "URL")
+    service = AppriseService(url or clean_secret(environment.get(settings.url_env, ""), "URL", settings.url_env), where)
+    chosen = NotificationFilter(
+        least=Severity(settings.min_severity),
+        deployments=frozenset(settings.deployments),
+        events=frozenset(map(IncidentEvent, settings.events)),
+        consequences=settings.consequences,
+    )
+    book = MessageBook(partial(notification, links=links), receiver=settings.name, chosen=chosen)
+    channel = open_channel(f"notification-{settings.name}", book)
+    channel.add(
+        settings.name,
+        MessageFeed(settings.name, book, channel.sends(settings.name, service), channel.save),
+        LONGEST_PAUSE,
+    )
     return channel
 
 

@@ -54,7 +54,7 @@ class TracedPoster:
 
 
 # A memory that takes longer is in trouble, and must not keep anyone from being told.
-PATIENCE = 2.0
+PATIENCE_TO_SETTLE = 2.0
 # Waits until all that was taken so far is remembered; at most so many seconds.
 Settle = Callable[[float], None]
 
@@ -72,7 +72,7 @@ class SettledPoster:
             DeliveryFailure: it was not taken.
 
         """
-        self._settle(PATIENCE)
+        self._settle(PATIENCE_TO_SETTLE)
         return self._poster.post(body, headers)
 
 

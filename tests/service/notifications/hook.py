@@ -15,6 +15,7 @@ class Hook:
 
     def __init__(self, port: int = 0) -> None:
         self.status = 200
+        self.answer = b""
         self.seen = 0
         self.taken: list[tuple[dict[str, str], bytes]] = []
         self.times: list[float] = []
@@ -28,8 +29,9 @@ class Hook:
                     hook.times.append(time.time())
                     hook.taken.append((dict(self.headers), body))
                 self.send_response(hook.status)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(hook.answer)))
                 self.end_headers()
+                self.wfile.write(hook.answer)
 
             def log_message(self, *_: object) -> None: ...
 

@@ -8,7 +8,7 @@ import pytest
 from diagnostics.checks.check import Severity
 from diagnostics.service.notifications.messages import KEPT_FOR, MOST_WAITING, MessageBook
 from tests.service.notifications.test_alert_book import AT, Clock
-from tests.sinks.incidents import LINKS, closed, incident, opened, updated
+from tests.sinks.incidents import closed, composed, incident, opened, updated
 
 ONE = incident()
 
@@ -30,13 +30,13 @@ def reported(book: MessageBook) -> list[tuple[str, str]]:
 def restarted(book: MessageBook, clock: Clock) -> MessageBook:
     saved: list[str] = []
     book.save(lambda document: saved.append(json.dumps(document)))
-    again = MessageBook(LINKS, clock=clock)
+    again = MessageBook(composed, clock=clock)
     again.load(json.loads(saved[0]))
     return again
 
 
 def test_opening_changes_of_severity_and_the_end_are_reported_and_no_more(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     worse = replace(ONE, severity=Severity.CRITICAL, seen=AT)
     assert book.consume(opened(ONE))
     assert not book.consume(updated(replace(ONE, confidence=0.5)))
@@ -46,7 +46,7 @@ def test_opening_changes_of_severity_and_the_end_are_reported_and_no_more(clock:
 
 
 def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     book.consume(opened(ONE))
     book.consume(closed(ONE))
     again = restarted(book, clock)
@@ -55,7 +55,7 @@ def test_messages_that_were_not_taken_outlive_a_restart_in_order(clock: Clock) -
 
 
 def test_after_a_restart_only_what_is_new_is_reported(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     book.consume(opened(ONE))
     reported(book)
     again = restarted(book, clock)
@@ -66,7 +66,7 @@ def test_after_a_restart_only_what_is_new_is_reported(clock: Clock) -> None:
 
 
 def test_an_incident_that_ended_while_nobody_could_tell_it_is_reported_at_the_start(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     book.consume(opened(ONE))
     reported(book)
     again = restarted(book, clock)
@@ -77,7 +77,7 @@ def test_an_incident_that_ended_while_nobody_could_tell_it_is_reported_at_the_st
 
 
 def test_what_waits_is_bounded_by_number_and_by_age(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     book.consume(opened(*(replace(ONE, id=str(number)) for number in range(MOST_WAITING + 3))))
     assert (book.waiting, book.dropped) == (MOST_WAITING, 3)
     clock.now += KEPT_FOR + 1
@@ -86,7 +86,7 @@ def test_what_waits_is_bounded_by_number_and_by_age(clock: Clock) -> None:
 
 
 def test_a_message_that_is_refused_is_let_go_and_counted(clock: Clock) -> None:
-    book = MessageBook(LINKS, clock=clock)
+    book = MessageBook(composed, clock=clock)
     book.consume(opened(ONE))
     one = book.first()
     assert one is not None
