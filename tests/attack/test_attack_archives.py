@@ -13,6 +13,8 @@ import pytest
 from tests.attack.measuring import MIB, diag
 
 SECONDS, BYTES = 1.0, 100 * MIB
+PACKED_10_KB = 40_000
+"""Members of three blocks each that repeat."""
 STARTING = 1.5
 """Seconds that Python and the command take to begin, on a machine that is busy."""
 
@@ -23,6 +25,12 @@ def header(kind: bytes = b"0", size: bytes = b"00000000000\0", name: bytes = b"x
     block[156:157], block[257:265], block[386 : 386 + len(behind)] = kind, b"ustar\x0000", behind
     block[148:156] = b"%06o\0 " % (sum(block) + 8 * 32)
     return bytes(block)
+
+
+def signed(block: bytes) -> bytes:
+    """Return a header with the sum that programs with signed bytes write."""
+    stated = int(block[148:154], 8) - 256 * sum(byte > 0x7F for byte in block)
+    return block[:148] + b"%06o\0 " % stated + block[156:]
 
 
 def extended(kind: bytes, data: bytes) -> bytes:
@@ -51,6 +59,10 @@ def small() -> Iterator[tuple[str, Callable[[], bytes]]]:
         lambda: extended(b"x", b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n") + b"9\n" * 2_000_000,
     )
     yield "members-of-one-name", lambda: header() * 200_001
+    yield "members-beyond-ascii", lambda: header(name=b"\xc3\xa4" * 5) * 200_001
+    yield "members-of-signed-sums", lambda: signed(header(name=b"\xc3\xa4" * 5)) * 200_001
+    yield "long-name-of-each-member", lambda: (extended(b"L", b"a/" * 100) + header()) * PACKED_10_KB
+    yield "records-of-each-member", lambda: (extended(b"x", b"9 path=a\n" * 50) + header()) * PACKED_10_KB
     yield "promises-8-GiB", lambda: header(size=b"77777777777\0") + bytes(2**20)
     for kind in (b"0", b"L", b"K", b"x", b"g", b"S"):
         for number in (-512, -1024):
