@@ -6,8 +6,18 @@ import click
 
 from diagnostics.errors import EXIT_OK
 
+_EPILOG = """\b
+Examples:
+  diag help               what there is
+  diag help explain       the options of a verb
+  diag help slo rules
 
-@click.command()
+\b
+Exit: 0 shown, 2 there is no such verb.
+"""
+
+
+@click.command(epilog=_EPILOG)
 @click.argument("verbs", nargs=-1, metavar="[VERB]...")
 @click.pass_context
 def command(ctx: click.Context, verbs: tuple[str, ...]) -> int:

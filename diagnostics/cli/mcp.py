@@ -17,6 +17,7 @@ Examples:
 It speaks on standard input and output, as agents start it. Tools: explain,
 why_not, diff, whatif, tune, verify, lint, slo, incidents, runbook. They only
 read. Credentials come from the environment, as for every verb.
+Exit: 0 the agent ended it, 2 usage.
 """
 
 
