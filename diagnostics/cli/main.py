@@ -33,6 +33,7 @@ VERBS = (
     "whatif",
     "tune",
     "verify",
+    "apply",
     "lint",
     "bench",
     "slo",

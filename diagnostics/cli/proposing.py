@@ -37,6 +37,7 @@ class ChangeRequest:
 
     Attributes:
         settings: texts of `--set`.
+        changes: changes that were found instead of written.
         rate: text of `--rate`; None for as much as arrives now.
         clients: how many clients of a closed loop; None for as many as now.
         entry: whose requests are forecast; None for the busiest.
@@ -45,6 +46,7 @@ class ChangeRequest:
     """
 
     settings: tuple[str, ...] = ()
+    changes: tuple[ConfigChange, ...] = ()
     rate: str | None = None
     clients: int | None = None
     entry: str | None = None
@@ -117,7 +119,7 @@ def swept(seen: SourceEvidence, request: ChangeRequest, text: str) -> SweepPropo
 
 def _ground(seen: SourceEvidence, request: ChangeRequest) -> _ForecastContext:
     on = entry_of(seen.evidence, request.entry)
-    changes = changes_given(request.settings, models_on(seen.evidence, on.server))
+    changes = merged(changes_given(request.settings, models_on(seen.evidence, on.server)), request.changes)
     fitted = fit(seen.evidence, on)
     load = load_of(seen.evidence, on, fitted, request)
     return _ForecastContext(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=request.seed)

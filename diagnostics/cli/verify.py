@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Check whether a change did what was predicted."""
     first, last = _seen(before), _seen(after)
-    was, now = _entries(first.evidence, last.evidence, entry)
+    was, now = same_entry(first.evidence, last.evidence, entry)
     found = verify(first.evidence, was, last.evidence, now, seed=seed)
     windows = (first.window, last.window)
     show(output, lambda: verify_document(found, windows), lambda: verify_report(found, windows))
@@ -65,7 +65,7 @@ def _seen(side: WindowChoice) -> SourceEvidence:
     return seen
 
 
-def _entries(before: Evidence, after: Evidence, name: str | None) -> tuple[Subject, Subject]:
+def same_entry(before: Evidence, after: Evidence, name: str | None) -> tuple[Subject, Subject]:
     """Return the same entry in both windows: the named one, else the one called most before of those in both."""
     if name is None:
         called = {_name(item): item.requests for item in anatomies(before) if item.requests}
