@@ -75,7 +75,7 @@ class Canary:
     report: Callable[[str], None]
 
     def run(self) -> CanaryResult:
-        """Apply the changes, measure, and take them back unless they are confirmed and latency fell.
+        """Apply the changes, measure, and take them back unless latency fell as was predicted, or more.
 
         Raises:
             CollectError: a configuration cannot be read; nothing was applied.
@@ -91,10 +91,11 @@ class Canary:
                 self.control.load(model, config)
                 self.report(f"applied to {model}")
             found = self._measured()
-        except DiagError as error:
-            return self._taken_back(applied, served, f"it failed: {error}")
         except KeyboardInterrupt:
             return self._taken_back(applied, served, "it was interrupted", interrupted=True)
+        except Exception as error:  # noqa: BLE001 - whatever broke, the server must not keep what nobody measured
+            reason = str(error) if isinstance(error, DiagError) else "the second window was not read"
+            return self._taken_back(applied, served, reason)
         refusal = why_not_kept(found)
         if refusal:
             return self._taken_back(applied, served, refusal, found)
@@ -131,20 +132,28 @@ class Canary:
 
 
 def why_not_kept(found: Verification) -> str:
-    """Return why a measured change is not kept; empty where it is: confirmed, with a mean that fell."""
-    judgement = found.judgement
-    if judgement.verdict is not Verified.CONFIRMED:
-        return f"the prediction is {judgement.verdict.value}: {judgement.reason}"
+    """Return why a measured change is not kept; empty where it is.
+
+    It is kept where the mean certainly fell, and nothing is worse than was predicted: a forecast that was too cautious
+    is no reason to take back what helps.
+    """
+    if found.judgement.verdict is Verified.INCONCLUSIVE:
+        return f"the prediction is inconclusive: {found.judgement.reason}"
+    worse = [one for one in found.measures if _worse_than_predicted(one)]
+    if worse:
+        return f"the prediction of its {worse[0].statistic} is refuted: {worse[0].judgement.reason}"
     mean = next((one for one in found.measures if one.statistic == "mean"), None)
-    if mean is None or not _fell(mean):
-        return "the mean latency did not fall"
-    return ""
+    return "" if mean is not None and _fell(mean) else "the mean latency did not certainly fall"
+
+
+def _worse_than_predicted(one: Measure) -> bool:
+    return one.judgement.verdict is Verified.REFUTED and one.after.value > one.predicted.value
 
 
 def _fell(mean: Measure) -> bool:
-    if mean.unchanged is None:  # the old settings could not keep up with the load
-        return True
-    return mean.after.high is not None and mean.after.high < mean.unchanged.value
+    """Whether the mean is certainly below what the old settings would do; where they could not keep up, did."""
+    then = mean.unchanged or mean.before
+    return then is None or (mean.after.high is not None and mean.after.high < then.value)
 
 
 def changed_config(served: bytes, change: ConfigChange) -> bytes:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import click
 import pytest
 
 from diagnostics.canary import Canary, CanaryOutcome, changed_config, why_not_kept
@@ -24,13 +25,17 @@ def change(model: str = "m", count: int = 2) -> ConfigChange:
 
 
 def verification(
-    verdict: Verified = Verified.CONFIRMED, after: float = 0.1, unchanged: float | None = 0.3
+    verdict: Verified = Verified.CONFIRMED,
+    after: float = 0.1,
+    unchanged: float | None = 0.3,
+    predicted: float | None = None,
 ) -> Verification:
     judgement = Judgement(verdict=verdict, reason="as predicted")
     measured = Estimate(value=after, low=after * 0.9, high=after * 1.1)
     kept = Estimate(value=unchanged, low=unchanged, high=unchanged) if unchanged is not None else None
+    forecast = measured if predicted is None else Estimate(value=predicted, low=predicted, high=predicted)
     mean = Measure(
-        statistic="mean", before=kept, after=measured, predicted=measured, unchanged=kept, judgement=judgement
+        statistic="mean", before=kept, after=measured, predicted=forecast, unchanged=kept, judgement=judgement
     )
     rate = Reading(value=40.0, low=40.0, high=40.0, unit=Unit.PER_SECOND, source="test")
     return Verification(
@@ -84,10 +89,10 @@ def test_a_confirmed_change_is_kept() -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (verification(Verified.REFUTED), "refuted"),
+        (verification(Verified.REFUTED, predicted=0.05), "refuted"),
         (verification(Verified.INCONCLUSIVE), "inconclusive"),
-        (verification(after=0.4), "did not fall"),
-        (verification(after=0.29), "did not fall"),
+        (verification(after=0.4), "did not certainly fall"),
+        (verification(after=0.29), "did not certainly fall"),
     ],
     ids=["refuted", "inconclusive", "worse as predicted", "not certainly better"],
 )
@@ -114,6 +119,10 @@ def test_a_window_that_decides_nothing_is_followed_by_one_that_can(needed: float
     assert outcome is (CanaryOutcome.KEPT if len(windows) > 1 else CanaryOutcome.TAKEN_BACK)
 
 
+def test_a_change_that_helps_more_than_was_predicted_is_kept() -> None:
+    assert why_not_kept(verification(Verified.REFUTED, predicted=0.2)) == ""
+
+
 def test_a_change_that_lets_the_server_keep_up_is_kept() -> None:
     assert why_not_kept(verification(after=5.0, unchanged=None)) == ""
 
@@ -126,7 +135,11 @@ def test_of_several_models_those_that_were_changed_are_taken_back_in_reverse() -
     assert control.loads == [("a", 2), ("b", 1), ("a", 1)]
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt(), CollectError("nothing was read")], ids=["Ctrl-C", "no window"])
+@pytest.mark.parametrize(
+    "raised",
+    [KeyboardInterrupt(), CollectError("nothing was read"), click.exceptions.Exit(3)],
+    ids=["Ctrl-C", "no window", "no server"],
+)
 def test_whatever_ends_the_measurement_takes_it_back(raised: BaseException) -> None:
     control = Control()
 
