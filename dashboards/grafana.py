@@ -93,7 +93,13 @@ def _panel(panel: Panel) -> dict[str, Any]:
     made["targets"] = [_target(made_of, panel.kind) for made_of in made["targets"]]
     defaults = made["fieldConfig"]["defaults"]
     defaults["unit"] = panel.unit.value
-    defaults["thresholds"] = {"mode": "absolute", "steps": [{"color": "green", "value": None}]}
+    red = [] if panel.red_from is None else [{"color": "red", "value": panel.red_from}]
+    defaults["thresholds"] = {"mode": "absolute", "steps": [{"color": "green", "value": None}, *red]}
+    if red:
+        defaults["custom"] = {**defaults.get("custom", {}), "thresholdsStyle": {"mode": "dashed"}}
+    if panel.opens:
+        # Runbooks are a page of the service, beside which the others are.
+        defaults["links"] = [{"title": "Open", "url": f"${{runbooks}}/../{panel.opens}", "targetBlank": True}]
     if panel.runbook:
         made["links"] = [{"title": "Runbook", "url": f"${{runbooks}}/{panel.runbook}", "targetBlank": True}]
     return made
@@ -176,7 +182,7 @@ def _variables(board: DashboardSpec, runbooks: str) -> Iterator[dict[str, Any]]:
     yield _variable(Variable(name="job", label="Job", query=job))
     yield _variable(Variable(name="instance", label="Instance", query=instance))
     yield from map(_variable, board.variables)
-    if any(panel.runbook for panel in board.panels()):
+    if any(panel.runbook or panel.opens for panel in board.panels()):
         yield {"name": "runbooks", "label": "Runbooks at", "type": "textbox", "query": runbooks, "hide": 0}
 
 

@@ -60,6 +60,8 @@ class Panel:
         least, most: the ends of the axis, where the quantity has them; without a least it begins at zero or below.
         runbook: id of the runbook that it leads to; a check's, or that of an alert.
         states: what numbers mean, for states: number to (word, colour).
+        red_from: the value from which it is drawn red; None where no value is bad by itself.
+        opens: a page of the diagnosis service that a row leads to, with fields as `${__data.fields.deployment}`.
 
     """
 
@@ -74,6 +76,8 @@ class Panel:
     most: int | None = None
     runbook: str | None = None
     states: Mapping[int, tuple[str, str]] | None = None
+    red_from: float | None = None
+    opens: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,14 @@ from dashboards.layout import (
     total,
 )
 from diagnostics import names
+from diagnostics.checks.request_failures import FAILED_PART
 from diagnostics.diagnosis.explanation import Verdict
-from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, SHARE, TARGET_UP, UNKNOWN, VERDICT
+from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, LATENCY, SHARE, TARGET_UP, UNKNOWN, VERDICT
 
 _BY_MODEL = (names.MODEL,)
 _FAILED = model_rate(names.REQUEST_FAILURE, *_BY_MODEL)
 _ANSWERED = model_rate(names.REQUEST_SUCCESS, *_BY_MODEL)
+_ENTRY = f"{{{{ensemble}}}}{{{{model}}}} {SERVER_LEGEND}"
 _CAUSE = f"{{{{check}}}} {SERVER_LEGEND} {{{{ensemble}}}} {{{{model}}}} {{{{gpu}}}}"
 _COLOURS = {
     Verdict.HEALTHY: "green",
@@ -41,6 +43,40 @@ _VERDICTS = " or ".join(
     for number, verdict in _NUMBERED.items()
 )
 
+_FELT = PanelSection(
+    title="What users feel",
+    panels=(
+        Panel(
+            title="Latency, 95th percentile",
+            description="95 of 100 requests of an entry point are answered in the server within this. It is of traced "
+            "requests, else of Triton's summaries (--metrics-config=summary_latencies=true). Without both: no line.",
+            unit=Format.SECONDS,
+            queries=(PanelQuery(expr=diagnosed(LATENCY.name, 'statistic="p95"'), legend=_ENTRY),),
+        ),
+        Panel(
+            title="Latency, mean",
+            description="Mean time of an entry point's requests in the server, over the window of the verdict.",
+            unit=Format.SECONDS,
+            queries=(PanelQuery(expr=diagnosed(LATENCY.name, 'statistic="mean"'), legend=_ENTRY),),
+        ),
+        Panel(
+            title="Share of requests that failed",
+            description="Failed ÷ (answered + failed), over all replicas. No value where nothing was asked.",
+            unit=Format.SHARE,
+            queries=(PanelQuery(expr=ratio(f"({_FAILED})", f"({_FAILED} + {_ANSWERED})"), legend="{{model}}"),),
+            most=1,
+            red_from=FAILED_PART.value,
+            runbook="request-failures",
+        ),
+        Panel(
+            title="Requests answered",
+            description="Requests per second that a model answered. An ensemble and its members each have a row: they "
+            "are the same requests, so rows must not be added up.",
+            unit=Format.PER_SECOND,
+            queries=(PanelQuery(expr=_ANSWERED, legend="{{model}}"),),
+        ),
+    ),
+)
 _NOW = PanelSection(
     title="Now",
     panels=(
@@ -75,6 +111,7 @@ _NOW = PanelSection(
             queries=(PanelQuery(expr=f"sort_desc({diagnosed(SHARE.name)} and {diagnosed(FOUND.name)} == 1)"),),
             kind=PanelKind.TABLE,
             width=14,
+            opens="deployments/${__data.fields.deployment}",
         ),
         Panel(
             title="Open incidents",
@@ -83,6 +120,7 @@ _NOW = PanelSection(
             queries=(PanelQuery(expr=f"1000 * {diagnosed(INCIDENT.name)} or vector(0) > 1"),),
             kind=PanelKind.TABLE,
             width=10,
+            opens="incidents",
         ),
     ),
 )
@@ -111,23 +149,8 @@ _CAUSES = PanelSection(
     ),
 )
 _TRAFFIC = PanelSection(
-    title="Traffic, as Triton counts it",
+    title="As Triton counts it",
     panels=(
-        Panel(
-            title="Requests answered",
-            description="Requests per second that a model answered. An ensemble and its members each have a row: they "
-            "are the same requests, so rows must not be added up.",
-            unit=Format.PER_SECOND,
-            queries=(PanelQuery(expr=_ANSWERED, legend="{{model}}"),),
-        ),
-        Panel(
-            title="Share of requests that failed",
-            description="Failed ÷ (answered + failed), over all replicas. No value where nothing was asked.",
-            unit=Format.SHARE,
-            queries=(PanelQuery(expr=ratio(f"({_FAILED})", f"({_FAILED} + {_ANSWERED})"), legend="{{model}}"),),
-            most=1,
-            runbook="request-failures",
-        ),
         Panel(
             title="Mean time of a request",
             description="From arrival to release, in the server; network and client are not in it. A mean, not a "
@@ -159,8 +182,8 @@ _TRAFFIC = PanelSection(
 BOARD = DashboardSpec(
     uid="diag-overview",
     title="Triton / Overview",
-    description="Verdicts, causes with the latency that each takes, traffic.",
+    description="What users feel, verdicts, causes with the latency that each takes.",
     job_of=names.REQUEST_SUCCESS,
-    sections=(_NOW, _CAUSES, _TRAFFIC),
+    sections=(_FELT, _NOW, _CAUSES, _TRAFFIC),
     variables=(MODEL_VARIABLE,),
 )

@@ -23,7 +23,7 @@ class Objective(LatencyTarget):
         found = []
         for item in anatomy:
             name = item.ensemble or item.stages[0].model
-            value = self._measured(evidence, item, name)
+            value = latency_of(evidence, item, self.quantile)
             if value is None:
                 mean = Unit.SECONDS.show(item.mean_seconds)
                 found.append(
@@ -51,8 +51,10 @@ class Objective(LatencyTarget):
     def _stated(self) -> str:
         return f"objective {self.statistic} {Unit.SECONDS.show(self.seconds)}"
 
-    def _measured(self, evidence: Evidence, item: Anatomy, name: str) -> float | None:
-        if self.quantile is None:
-            return item.mean_seconds
-        signal: Signal = latency_quantile(self.quantile)
-        return evidence.read(signal, Subject(server=item.server, model=name)).value
+
+def latency_of(evidence: Evidence, item: Anatomy, quantile: float | None = None) -> float | None:
+    """Return the seconds that requests of an entry take: their mean, or a quantile where the server exports it."""
+    if quantile is None:
+        return item.mean_seconds
+    signal: Signal = latency_quantile(quantile)
+    return evidence.read(signal, Subject(server=item.server, model=item.ensemble or item.stages[0].model)).value

@@ -15,6 +15,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.objective import latency_of
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.gen.finding_alerts import FINDING, severity
 from diagnostics.signals.device import DEVICE_HEADROOM
@@ -209,6 +210,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / size:g}{unit}"
 
 
+_STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95}
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")
 _FINDING = ("deployment", "check", *_SUBJECT)
 
@@ -237,6 +239,12 @@ SEVERITY = MetricFamily(
     name="diag_finding_severity",
     help="Severity of the finding, and of its incident: 0 for info, 1 for warning, 2 for critical.",
     labels=_FINDING,
+)
+LATENCY = MetricFamily(
+    name="diag_request_seconds",
+    help="Seconds that requests of an entry point take in the server; statistic is mean, p50 or p95. Quantiles are of "
+    "traced requests, else of the server's summaries. One that nothing shows is left out.",
+    labels=("deployment", "server", "ensemble", "model", "statistic"),
 )
 UNKNOWN = MetricFamily(
     name="diag_check_unknown",
@@ -294,6 +302,7 @@ def rows_of(deployment: str, explanation: Explanation) -> list[Row]:
     """Return everything that one verdict says, a row per series. Readings that are missing are left out."""
     readings: Counter[tuple[str, str, bool]] = Counter()
     rows = [*_verdict(deployment, explanation.verdict), *_findings(deployment, explanation.findings)]
+    rows += _latencies(deployment, explanation)
     rows += _unknown(deployment, explanation)
     rows += _signals(deployment, explanation.evidence, readings)
     rows += rows_to_rebuild(explanation.evidence)
@@ -333,6 +342,16 @@ def _findings(deployment: str, found: Sequence[Finding]) -> Iterator[Row]:
         yield SEVERITY, labels, float(finding.severity.rank)
         yield IMPACT, labels, finding.impact.seconds_per_request
         yield SHARE, labels, finding.impact.share_of_latency
+
+
+def _latencies(deployment: str, explanation: Explanation) -> Iterator[Row]:
+    for item in explanation.anatomy:
+        traced = {0.5: item.spread.p50, 0.95: item.spread.p95} if item.spread else {}
+        on = (deployment, item.server, item.ensemble or "", "" if item.ensemble else item.stages[0].model)
+        for name, quantile in _STATISTICS.items():
+            value = traced.get(quantile or 0.0, latency_of(explanation.evidence, item, quantile))
+            if value is not None:
+                yield LATENCY, (*on, name), value
 
 
 @cache

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.__main__ import BOARDS, FOLDER, files
 from dashboards.grafana import dashboard
@@ -171,3 +173,23 @@ def test_prometheus_parses_every_expression(tmp_path, promtool: Callable) -> Non
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     done = promtool("check", "rules", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@EVERY
+def test_the_model_of_grafanas_own_sdk_holds_it(board: DashboardSpec) -> None:
+    made = dashboard(board)
+    read = Dashboard.from_json(made)
+    assert (read.uid, read.title, len(read.panels or ())) == (made["uid"], made["title"], len(made["panels"]))
+    again = json.loads(JSONEncoder(sort_keys=True).encode(read))
+    assert [panel.get("type") for panel in again["panels"]] == [panel["type"] for panel in made["panels"]]
+
+
+def test_what_is_bad_by_itself_is_red_and_rows_lead_to_the_service() -> None:
+    (board,) = [one for one in BOARDS if one.uid == "diag-overview"]
+    by_title = {panel["title"]: panel["fieldConfig"]["defaults"] for panel in panels(board)}
+    assert [step["color"] for step in by_title["Share of requests that failed"]["thresholds"]["steps"]] == [
+        "green",
+        "red",
+    ]
+    assert by_title["Findings"]["links"][0]["url"] == "${runbooks}/../deployments/${__data.fields.deployment}"
+    assert next(panel["title"] for panel in panels(board)) == "Latency, 95th percentile"

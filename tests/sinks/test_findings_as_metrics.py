@@ -10,6 +10,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
+from diagnostics.anatomy.cells import Spread
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation
@@ -86,6 +87,15 @@ def test_derived_signals_equal_the_readings_that_they_are(explanation: Explanati
     assert values(rows, "diag_model_instance_busy_ratio")[about] == pytest.approx(38 * 0.0245, rel=0.02)
     reported = values(rows, "diag_signal_readings")
     assert reported["chat", "instances", "configuration", "false"] == 1
+
+
+def test_the_latency_of_an_entry_point_has_the_statistics_that_are_known(explanation: Explanation) -> None:
+    found = values(rows_of("chat", explanation), "diag_request_seconds")
+    (item,) = explanation.anatomy
+    assert found == {("chat", SERVER, "", "slow", "mean"): pytest.approx(item.mean_seconds)}
+    traced = replace(explanation, anatomy=(replace(item, spread=Spread(p50=0.1, p95=0.6)),))
+    found = values(rows_of("chat", traced), "diag_request_seconds")
+    assert {labels[-1]: value for labels, value in found.items() if labels[-1] != "mean"} == {"p50": 0.1, "p95": 0.6}
 
 
 def test_gpu_readings_go_by_the_card() -> None:
