@@ -20,7 +20,7 @@ from dashboards.layout import (
     total,
 )
 from diagnostics import names
-from diagnostics.checks.request_failures import FAILED_PART
+from diagnostics.checks.entries import FAILED_PART
 from diagnostics.diagnosis.explanation import Verdict
 from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, LATENCY, SHARE, TARGET_UP, UNKNOWN, VERDICT
 

@@ -26,7 +26,9 @@ COPIED = {
 
 def test_the_image_is_built_from_all_that_the_wheel_holds() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["packages"], *wheel["force-include"], PROJECT["project"]["readme"], "pyproject.toml"} <= COPIED
+    (readme,) = (one["path"] for one in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"])
+    held = {*wheel["only-include"], *wheel["force-include"], *wheel["shared-data"]}
+    assert held | {readme, "pyproject.toml"} <= COPIED
     assert [name for name in COPIED if not (ROOT / name).exists()] == []
     ignored = (ROOT / "deploy/Dockerfile.dockerignore").read_text("utf-8").split()
     assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == COPIED
