@@ -32,7 +32,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
 # What loads every dependency: the command, the service, its files and its exports.
-LOWEST ?= tests/cli tests/service/http tests/sinks tests/store tests/settings
+LOWEST ?= tests/cli/test_main.py tests/service/http/test_metrics.py tests/service/http/test_api.py tests/service/test_own_telemetry.py tests/sinks
 
 .PHONY: help venv tools browser triton demo test unit lowest attack check bench bench-prediction stack-test soak accuracy generate docs dist format clean new-check quick
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules check-docs
