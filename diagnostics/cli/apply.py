@@ -115,9 +115,9 @@ def command(
         show("text", lambda: verify_document(found, (before.window, after.window)), dict)
         return found
 
-    tell = functools.partial(click.echo, err=True)
+    report = functools.partial(click.echo, err=True)
     trial = Canary(
-        control=control, changes=changes, measure=measured, seconds=window, longest=max(longest, window), report=tell
+        control=control, changes=changes, measure=measured, seconds=window, longest=max(longest, window), report=report
     )
     result = trial.run()
     click.echo(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}")
@@ -174,5 +174,5 @@ def _suggested(before: SourceEvidence, check: str | None) -> tuple[ConfigChange,
                 f"{finding.check}: {finding.doubt}", hint="name the change with --set to try it all the same"
             )
         return (change,)
-    said = f"{check} suggests no change" if check else "no cause was found that a setting of a model changes"
-    raise UsageError(said, hint="name a change with --set MODEL.SETTING=VALUE")
+    reason = f"{check} suggests no change" if check else "no cause was found that a setting of a model changes"
+    raise UsageError(reason, hint="name a change with --set MODEL.SETTING=VALUE")
