@@ -86,9 +86,31 @@ def command(
         raise UsageError("changes are only tried", where="diag apply", hint="give --canary")
     if settings and check:
         raise UsageError("both say what to try", where="--set, --check", hint="leave out one of them")
+    source, control = _one_server(server, window, options), _control(server, options)
+    click.echo(f"measuring {server} for {window:g} s before the change", err=True)
+    before = see(source)
+    changes = _given(before, settings) if settings else _suggested(before, check)
+    proposal = proposed(before, ChangeRequest(changes=changes, entry=entry))
+    show("text", lambda: forecast_document(proposal), dict)
+    if not yes and not click.confirm(f"Try this on {control.url}? Its repository is not written."):
+        ctx.exit(EXIT_USAGE)
+    trial = Canary(
+        control=control,
+        changes=changes,
+        measure=lambda seconds: _measured(before, replace(source, window=seconds), entry, settle),
+        seconds=window,
+        longest=max(longest, window),
+        report=functools.partial(click.echo, err=True),
+    )
+    result = trial.run()
+    click.echo(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}")
+    ctx.exit(_EXITS[result.outcome] if not result.interrupted else EXIT_INTERRUPTED)
+
+
+def _one_server(server: str, window: float, options: SourceOptions) -> EvidenceSource:
     if is_prometheus(server) or looks_like_a_path(server):
         raise UsageError(f"{server} is no server", where="SOURCE", hint="name its HTTP port, as in triton:8000")
-    source = EvidenceSource(
+    return EvidenceSource(
         names=(server,),
         question=WindowOptions(),
         window=window,
@@ -97,31 +119,17 @@ def command(
         config_file=None,
         options=options,
     )
-    control = _control(server, options)
-    click.echo(f"measuring {server} for {window:g} s before the change", err=True)
-    before = see(source)
-    changes = _given(before, settings) if settings else _suggested(before, check)
-    proposal = proposed(before, ChangeRequest(changes=changes, entry=entry))
-    show("text", lambda: forecast_document(proposal), dict)
-    if not yes and not click.confirm(f"Try this on {control.url}? Its repository is not written."):
-        ctx.exit(EXIT_USAGE)
 
-    def measured(seconds: float) -> Verification:
-        click.echo(f"waiting {settle:g} s, then measuring for {seconds:.0f} s after the change", err=True)
-        time.sleep(settle)
-        after = see(replace(source, window=seconds))
-        was, now = same_entry(before.evidence, after.evidence, entry)
-        found = verify(before.evidence, was, after.evidence, now)
-        show("text", lambda: verify_document(found, (before.window, after.window)), dict)
-        return found
 
-    report = functools.partial(click.echo, err=True)
-    trial = Canary(
-        control=control, changes=changes, measure=measured, seconds=window, longest=max(longest, window), report=report
-    )
-    result = trial.run()
-    click.echo(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}")
-    ctx.exit(_EXITS[result.outcome] if not result.interrupted else EXIT_INTERRUPTED)
+def _measured(before: SourceEvidence, source: EvidenceSource, entry: str | None, settle: float) -> Verification:
+    """Return what a second window shows against the first; it is printed, too."""
+    click.echo(f"waiting {settle:g} s, then measuring for {source.window:.0f} s after the change", err=True)
+    time.sleep(settle)
+    after = see(source)
+    was, now = same_entry(before.evidence, after.evidence, entry)
+    found = verify(before.evidence, was, after.evidence, now)
+    show("text", lambda: verify_document(found, (before.window, after.window)), dict)
+    return found
 
 
 _EXITS = {
