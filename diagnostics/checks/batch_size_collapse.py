@@ -1,26 +1,27 @@
-"""Requests that could run together run one at a time, while others wait.
+"""Requests that could run together run one at a time while others wait.
 
 ## Looks for
-A model that may batch (`max_batch_size` above 1), busy instances, requests waiting, and executions that take far fewer
-of them than wait or fit.
+A model that may batch (`max_batch_size` above 1) has busy instances and waiting requests. Its executions take far fewer
+requests than wait or fit.
 
 ## Means
-Each execution pays its fixed cost for one request. Batching is off, or the batcher cannot join requests: unequal
-shapes, different sets of optional inputs, or so many instances that each finds one request at a time.
+Each execution pays its fixed cost for a single request. Batching is off, or the batcher cannot join requests. Shapes
+differ, optional inputs differ, or so many instances run that each takes one request.
 
 ## Rules out
-- Batch 1 at low concurrency: nothing waits, so nothing could have been joined.
-- Batches whose cost grows with every item: they would not help (`batching-without-gain`).
-- A model that waits for others it calls (`bls-serialization`): it would call them for one request after another. Where
-  others are called in step with it and no request is traced, that stays unknown.
-- A stage behind it that completes less than this one passes on: requests would wait there instead.
-- An LLM engine's row: batch 1 is normal there, it batches inside.
+- Batch 1 at low concurrency: nothing waits, so there is nothing to join.
+- Batches whose cost grows with every item: batching would not help (`batching-without-gain`).
+- A model that waits for models it calls (`bls-serialization`): it would call them for each request in turn. If models
+  run in step with it and nothing is traced, this stays unknown.
+- A next stage that completes less than this one passes on: requests would wait there instead.
+- An LLM engine's row: batch 1 is normal, because the engine batches inside.
 
 ## Do
-1. With no `dynamic_batching` block: add it as the patch says, then `curl -X POST
-   HOST:8000/v2/repository/models/NAME/load`. It reloads the model, with both copies in memory.
-2. With the block: compare the shapes of requests; pad them, or set `allow_ragged_batch`; make optional inputs uniform.
-3. Measure again (`diag explain HOST:8000`): mean batch size up, queue down.
+1. Without a `dynamic_batching` block: add it as the patch shows. Then run
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`. This reloads the model, with both copies in memory.
+2. With the block: compare the shapes of requests. Pad them or set `allow_ragged_batch`, and send the same optional
+   inputs.
+3. Measure again (`diag explain HOST:8000`): the mean batch size rises, the queue falls.
 
 ## Sources
 Triton user guide, "Batchers". server#7205, server#5721, server#2399 (instances suppress batching). Little's law.

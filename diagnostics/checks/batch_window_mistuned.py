@@ -1,26 +1,27 @@
 """Requests wait for a batching window to end while the instances idle.
 
 ## Looks for
-Dynamic batching with `max_queue_delay_microseconds`, a mean queue of about that window, or of the time in which a batch
-fills where that is shorter, and instances that are mostly idle.
+Dynamic batching has `max_queue_delay_microseconds`, and instances are mostly idle. The mean queue time is close to that
+window. If batches fill sooner, it is close to their fill time.
 
 ## Means
-The window adds its length to nearly every request to gather others. With free instances that is pure added latency.
+Nearly every request waits for the window while the batcher gathers others. With free instances, this only adds latency.
 
 ## Rules out
-- Busy instances: the queue is then a line, not a window (`single-instance-serialization`, `batch-size-collapse`).
-- A queue much longer or shorter than batches take to gather: something else makes it.
-- An LLM engine's row: its window only delays admission, and its queue is inside.
+- Busy instances: requests wait for an instance, not the window (`single-instance-serialization`,
+  `batch-size-collapse`).
+- A queue much longer or shorter than batches take to gather: it has another cause.
+- An LLM engine's row: the window only delays admission, and its queue is inside the engine.
 
 ## Do
-1. Set `max_queue_delay_microseconds` as the patch says, then
-   `curl -X POST HOST:8000/v2/repository/models/NAME/load`; it reloads the model, with both copies in memory.
-2. Measure again (`diag explain HOST:8000`). If throughput matters more than latency here, keep a window of a fraction
-   of the execution time.
+1. Set `max_queue_delay_microseconds` as the patch shows. Then run
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`. This reloads the model, with both copies in memory.
+2. Measure again (`diag explain HOST:8000`). If throughput matters more than latency, keep a window of a fraction of the
+   execution time.
 
 ## Sources
-Triton user guide, "Batchers", delayed batching. server#3321 (queue 200 ms at every load: the window). Delay 0 takes
-what waits whenever an instance is free, so batches still form under load (core, dynamic batch scheduler).
+Triton user guide, "Batchers", delayed batching. server#3321 (queue 200 ms at every load: the window). With delay 0, a
+free instance takes what waits, so batches still form under load (core, dynamic batch scheduler).
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""Batches form, and cost as much as their requests one by one.
+"""Batches form, but cost as much as their requests one by one.
 
 ## Looks for
-Dynamic batching that forms batches, an execution time that grows with every item nearly as much as a batch of one
-takes, and requests that spend long in executions they share.
+Dynamic batching forms batches, and requests spend long in shared executions. Each further item adds nearly as much time
+as a batch of one takes.
 
 ## Means
-The device is already full at one item, or the model loops over its batch. Batching then only makes every request wait
-for its neighbours' work; a longer window or a larger batch makes it worse.
+The device is already full with one item, or the model loops over its batch. Batching then only makes each request wait
+for its neighbours' work. A longer window or a larger batch makes it worse.
 
 ## Rules out
-- A flat or falling cost per item: batching pays there.
-- Batches the clients send: they are not the server's to split.
-- Requests that would wait as long for an instance as they now wait inside a batch: the missing instances are the cause
-  (`single-instance-serialization`).
+- A flat or falling cost per item: batching pays off there.
+- Batches that clients send: the server cannot split them.
+- Requests that would otherwise wait as long for an instance: instances are missing (`single-instance-serialization`).
 
 ## Do
-1. Turn batching off for this model, or lower `max_batch_size`, as the patch says, then
+1. Turn batching off for this model, or lower `max_batch_size`, as the patch shows. Then run
    `curl -X POST HOST:8000/v2/repository/models/NAME/load`.
-2. If the model loops over its batch, vectorise it; then turn batching on again.
+2. If the model loops over its batch, vectorise it. Then turn batching on again.
 
 ## Sources
 server#4483, server#6894 (latency linear in batch). A public course lab: a batch of 7 took 79 ms, one 29 ms.

@@ -1,33 +1,32 @@
 """A model that calls other models holds its instances while it waits for them.
 
 ## Looks for
-A model whose instances are all busy and whose requests wait, while most of its execution passes in models that it
-calls, which do not wait for instances themselves. Traces show that where the caller passes its trace on; an engine's
-span ends where it takes a request: until the caller goes on, it is at work. Without traces counters show it: models
-that are called in step with it, read for read, whose requests end before its own and fill its executions.
+All instances of a model are busy and its requests wait. Most of its execution time passes in models that it calls, and
+those do not queue. Traces show this if the caller passes its trace on. An engine's span ends when it accepts a request;
+it works until the caller continues. Without traces, counters show it. Called models run in step with the caller, their
+requests end first, and they fill its executions.
 
 ## Means
-Business logic scripting runs one request per instance: while a call waits for its answer, the instance does nothing
-else. Its busy time is its callees' time, so the callees idle behind it.
+Business logic scripting (BLS) runs one request per instance: the instance does nothing else while a call is pending.
+Its busy time is the time of the models it calls, so those idle behind it.
 
 ## Rules out
-- A model that works itself: nothing nested in its execution (`single-instance-serialization`).
-- Callees that are the limit: calls wait for their instances (`single-instance-serialization` of the callee).
-- Models that a client calls one after another: the second one's requests are outside the first one's executions, and
-  end after them.
+- A model that works itself: its execution contains no calls (`single-instance-serialization`).
+- Called models that are the limit: calls wait for their instances (`single-instance-serialization` of the called
+  model).
+- Models that a client calls in turn: the second one's requests lie outside the first one's executions.
 - A full host (`host-cpu-starved`).
 
 ## Do
-1. Call the models without waiting for each: `async_exec` and `asyncio.gather` for calls that do not depend on each
-   other, decoupled mode to take the next request meanwhile. Calls whose times add up to more than an execution are
-   made at once already.
-2. Until then raise the caller's instance count, as the patch says, and
-   `curl -X POST HOST:8000/v2/repository/models/NAME/load`: instances that wait cost memory, not time.
-3. A fixed order of calls is an ensemble: it holds no instance while a stage works.
+1. Call the models concurrently: use `async_exec` with `asyncio.gather` for independent calls. Decoupled mode can accept
+   the next request meanwhile. If call times add up to more than an execution, the calls are already concurrent.
+2. Until then, raise the caller's instance count as the patch shows. Then run
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`. Waiting instances cost memory, not time.
+3. If the order of calls is fixed, use an ensemble: it holds no instance while a stage works.
 
 ## Sources
 Python backend, "Business Logic Scripting". server#5725 (214 ms of infer, 0.1 ms of queue in the caller's row),
-server#4619, server#4137 (one instance handles one request at a time), tensorrtllm_backend#416.
+server#4619. server#4137 (one instance handles one request at a time), tensorrtllm_backend#416.
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
 """Requests arrive in bursts that the deployment serves one after another.
 
 ## Looks for
-Arrivals far more bunched than independent clients would send them, stages that idle on average, and latency that even
-arrivals at the same rate would not have: queues beyond those that the scheduler model gives for them, or requests that
-take longer the more arrive together.
+Arrivals are far more bunched than independent clients would send them, and stages idle on average. Latency is higher
+than even arrivals at this rate would cause. Queues exceed those of the scheduler model, or requests take longer when
+more arrive together.
 
 ## Means
-The mean load is small, and yet many requests come at once: a batch job, a retry storm, a gateway that flushes, clients
-on one timer. They queue behind each other, or share one engine iteration, and the tail of latency is theirs. Averages
-over a minute show nothing.
+The mean load is small, but many requests arrive at once. Typical sources: a batch job, a retry storm, a gateway that
+flushes, clients on one timer. They queue behind each other, or share one engine iteration, and form the tail of
+latency. Averages over a minute show nothing.
 
 ## Rules out
-- Independent requests at any rate (Poisson): chance alone bunches them, and what it does is allowed for.
+- Independent requests at any rate (Poisson): the bunching that chance causes is allowed for.
 - A stage that is busy on average: it needs capacity first (`single-instance-serialization`, `capacity-exceeded`).
-- A stall behind: completions bunch then, arrivals do not (`model-reload-stall`, `execution-hung`).
-- One lasting rise of the rate (`workload-shift`), and bursts that nobody waits for, as those of dialogues: each user's
-  next request follows an answer.
-- Requests that were held while a model was loaded or away, and come at once when that is over.
+- A stall behind: completions bunch then, not arrivals (`model-reload-stall`, `execution-hung`).
+- One lasting rise of the rate (`workload-shift`).
+- Bursts without waiting, as in dialogues: each user's next request follows an answer.
+- Requests held while a model was loading or unavailable, which arrive together afterwards.
 - Sequences that wait for a slot of their batcher (`sequence-batcher-starved`).
 
 ## Do
-1. Find who sends together: count the requests in the gateway's log by client and second.
-2. Spread them: jitter on timers and retries, a limit of concurrent requests per client, a queue in front that releases
-   at the mean rate.
-3. Where bursts are legitimate, size for them: instances for the burst, smaller prefill chunks in an engine; and do not
-   judge by averages.
+1. Find who sends together: count requests by client and second in the gateway's log.
+2. Spread the requests: add jitter to timers and retries, or limit concurrent requests per client. A queue in front can
+   release them at the mean rate.
+3. If bursts are legitimate, size for them: more instances, or smaller prefill chunks in an engine. Do not judge by
+   averages.
 
 ## Sources
 Fendick and Whitt 1989 (index of dispersion, and queues in proportion to it); von Neumann 1941. Triton user guide,

@@ -1,23 +1,23 @@
-"""More arrives than this deployment can serve at any setting.
+"""More requests arrive than this deployment can serve at any setting.
 
 ## Looks for
-Busy instances with batches as large as they get, requests that wait, and a device whose headroom is known but too
-small: no number of instances on it would keep up with what arrives.
+Instances are busy, batches are as large as they get, and requests wait. The device has too little headroom: no instance
+count on it would keep up.
 
 ## Means
-Work arrives faster than it can be done. The queue grows for as long as that lasts, and its length says how long it has
-lasted, not how slow the model is.
+Requests arrive faster than they can be served. The queue grows as long as this lasts. Its length shows how long the
+overload has lasted, not how slow the model is.
 
 ## Rules out
-- Too few instances where the device has room for enough of them (`single-instance-serialization`).
-- A GPU that is full already (`gpu-saturated`), processors that are full (`host-cpu-starved`).
+- Too few instances, with room on the device for more (`single-instance-serialization`).
+- A GPU that is full already (`gpu-saturated`), or full processors (`host-cpu-starved`).
 - Batches that could be larger (`batch-size-collapse`).
-- A stage behind it that completes less than this one passes on: requests would wait there instead.
+- A next stage that completes less than this one passes on: requests would wait there instead.
 
 ## Do
-1. Add replicas, or shed load in front of Triton before the queue does it with latency.
-2. In a load test: this is the saturation point; lower the rate.
-3. Measure again (`diag explain HOST:8000`): the queue empties only once less arrives than is served.
+1. Add replicas, or shed load in front of Triton before latency grows further.
+2. In a load test, this is the saturation point: lower the rate.
+3. Measure again (`diag explain HOST:8000`): the queue drains only once arrivals fall below throughput.
 
 ## Sources
 server#3416, server#7986 (latency = outstanding requests ÷ throughput at saturation). Little's law.

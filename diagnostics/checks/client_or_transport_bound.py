@@ -1,33 +1,32 @@
-"""Clients wait long beyond the time that the server takes.
+"""Clients wait much longer than the server works.
 
 ## Looks for
-What clients record, or their spans and those of a service in front in traces, against the server's own request time
-for the same requests; and a frontend that answers at once.
+In client records or traces, requests take much longer than the server's own request time for the same requests. The
+spans may belong to clients or to a service in front. The frontend answers at once.
 
 ## Means
-The time passes before the request reaches the server or after its answer left: network distance, payload size, JSON
-where binary would do, a proxy, a connection per request, or a client that is busy itself. Nothing that is set in
-Triton shortens it.
+Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large
+payloads, JSON instead of binary, a proxy, one connection per request, a busy client. No setting of Triton shortens it.
 
 ## Rules out
-- The server's frontend (`frontend-limited`): no thread of the server's process is busy for half of the time, or, where
-  its threads were not recorded, what it holds in traces is taken off, one thread could handle all of it in less than
-  half of the time, and reads of its port succeed as fast as those of the metrics port.
-- A host without processors to spare, when clients share it (`host-cpu-starved`).
-- A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
+- The server's frontend (`frontend-limited`). Reads of its port succeed as fast as those of the metrics port. No thread
+  of the server's process is busy for half of the time. Without thread records, the time held in the frontend by traces
+  is subtracted. One thread could then handle all of it in under half of the time.
+- A host without spare CPU that clients share (`host-cpu-starved`).
+- A frontend that is near its limit unseen. Above 1,000 requests per second, traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
-- Clients whose requests pile up in the queue of another model: they are busy with those.
-- Other callers: where clients and server count different requests, nothing is said.
+- Clients whose requests pile up in another model's queue: those keep them busy.
+- Other callers: if clients and server count different requests, nothing is reported.
 
 ## Do
-1. Send the same request from the server's own host, with `curl -o /dev/null -w '%{time_total}'`: what is gone there is
-   the network's.
-2. Send binary tensors (the HTTP binary extension or gRPC) instead of JSON; keep connections open.
-3. On one host use shared memory; across hosts put clients in the same zone, and compress only large text.
+1. Send the same request from the server's own host, with `curl -o /dev/null -w '%{time_total}'`. The time that
+   disappears belongs to the network.
+2. Send binary tensors (the HTTP binary extension or gRPC) instead of JSON. Keep connections open.
+3. On one host, use shared memory. Across hosts, put clients in the same zone, and compress only large text.
 
 ## Sources
 Triton's protocol extensions for binary tensor data and shared memory. server#5095 (6.2 s around a 55 ms engine: nested
-JSON lists), server#5335 (10/s from the office, 1/s from home), server#6243. Frontends at their limit in public reports
+JSON lists). server#5335 (10/s from the office, 1/s from home), server#6243. Frontends at their limit in public reports
 serve 3,000/s and more (server#7650, server#7706, server#4812).
 """
 

@@ -1,29 +1,28 @@
-"""Requests met a version that was loaded but not warm.
+"""Requests reached a version that was loaded but not warm.
 
 ## Looks for
-A version whose first executions in the window took several times as long as its later ones, and the execution and queue
-time above the steady level that requests paid meanwhile.
+A version's first executions in the window took several times as long as its later ones. Counted: the execution and
+queue time above the steady level until then.
 
 ## Means
-The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time
-compilation, caches. Without `model_warmup`, or with one that does not cover the served batch sizes and shapes, users
-pay it.
+The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation,
+caches. Without `model_warmup` that covers the served batch sizes and shapes, users pay for it.
 
 ## Rules out
-- A version that stays slow: its steady time is the high one (`version-regression`).
-- A lack of instances: the busy share falls once the version is warm (`single-instance-serialization`).
-- A warm-up: its samples are counted as executions, and no request waits for them.
-- Slow executions without a first one in the window: new shapes, other load.
+- A version that stays slow: its steady time is high (`version-regression`).
+- Too few instances: utilization drops once the version is warm (`single-instance-serialization`).
+- A warm-up: its samples count as executions, but no request waits for them.
+- Slow executions without a first one in the window: new shapes, or other load.
 
 ## Do
-1. Add `model_warmup` for the batch sizes and shapes that are served, as the patch says: it runs per instance, before
-   the version becomes READY.
-2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`). Until then send the new version no users' traffic
-   before it has answered a few requests on every instance.
+1. Add `model_warmup` for the served batch sizes and shapes, as the patch shows. It runs per instance before the version
+   becomes READY.
+2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`). Until then, answer a few requests on every
+   instance before users' traffic reaches a new version.
 
 ## Sources
-Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s), server#3473
-(a warm-up that did not cover the served shapes).
+Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s). server#3473 (a
+warm-up that did not cover the served shapes).
 """
 
 from __future__ import annotations

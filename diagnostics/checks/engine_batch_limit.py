@@ -1,26 +1,26 @@
-"""Requests wait inside the engine for one of its slots, while its KV cache has room.
+"""Requests wait inside the engine for a slot, while its KV cache has room.
 
 ## Looks for
-An engine whose scheduled requests reach its maximum and stay there while others wait inside it, with KV blocks free for
-more. Triton's own queue shows nothing: the engine takes every request at once.
+The engine's scheduled requests stay at its maximum while others wait inside it. KV blocks are free for more. Triton's
+own queue shows nothing: the engine accepts every request at once.
 
 ## Means
-The engine was built, or is configured, for fewer sequences at a time than arrive while one runs. The wait is part of
-the engine's time, and looks like a slow model.
+The engine was built or configured for fewer sequences at a time than arrive. The wait is part of the engine's time, so
+the model looks slow.
 
 ## Rules out
-- A KV cache that is full: slots are free then (`kv-cache-exhausted`).
-- Requests paused for a large part of their time: with more slots more would be (`kv-cache-thrashing`).
-- An engine that schedules one request at a time whatever its maximum (`inflight-batching-off`).
-- Pipeline parallelism, where requests of other micro batches look as if they waited.
-- A burst: requests wait at few reads then.
+- A full KV cache: slots are free then (`kv-cache-exhausted`).
+- Requests paused for much of their time: more slots would pause more (`kv-cache-thrashing`).
+- An engine that schedules one request at a time, whatever its maximum (`inflight-batching-off`).
+- Pipeline parallelism: requests of other micro batches look as if they waited.
+- A burst: requests wait at few reads only.
 
 ## Do
-1. Look at the slots: `curl -s HOST:8002/metrics | grep nv_trt_llm_request_metrics`, type `max`. If `max_batch_size` in
-   `config.pbtxt` is below what the engine was built for, raise it there: a full reload, so unload the old copy first,
-   or the new one finds no memory for its KV cache.
-2. Otherwise build the engine again with a larger `--max_batch_size`. Larger batches make iterations a little slower
-   and need KV cache for more sequences: check both.
+1. Read the number of slots: `curl -s HOST:8002/metrics | grep nv_trt_llm_request_metrics`, type `max`. If
+   `max_batch_size` in `config.pbtxt` is below what the engine was built for, raise it there. This is a full reload:
+   unload the old copy first, or the new one lacks memory for its KV cache.
+2. Otherwise build the engine again with a larger `--max_batch_size`. Larger batches slow iterations a little and need
+   KV cache for more sequences: check both.
 3. Never raise `instance_group.count` of an engine: each copy loads its own weights and KV cache.
 
 ## Sources

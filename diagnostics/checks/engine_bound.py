@@ -1,28 +1,28 @@
-"""The engine itself is the time: it works on a request for most of it, and nothing waits.
+"""The engine's own work is most of the time, and nothing waits.
 
 ## Looks for
-An ensemble, or a model, whose requests spend most of their time in the engine, while none waits inside it, and the time
-in which the engine has them scheduled explains that time.
+Requests of an ensemble or model spend most of their time in the engine, and none waits inside. The time for which the
+engine schedules them explains that time.
 
 ## Means
 The model is slow, not the service: prompts and tokens times the length of an iteration. That is normal for an LLM. No
-setting of Triton helps; only a faster engine, or fewer tokens, do. It is for information, whatever the latency.
+setting of Triton helps: use a faster engine, or fewer tokens. This is reported for information, whatever the latency.
 
 ## Rules out
 - Requests that wait inside for slots or KV cache (`engine-batch-limit`, `kv-cache-exhausted`).
-- Time beside the engine, such as a slow answer path: the engine then has few requests scheduled for the time that they
-  take, and the serving layer is where to look.
-- Bursts: the engine idles at most reads then.
+- Time outside the engine, such as a slow answer path. The engine then schedules few requests for their time: check the
+  serving layer.
+- Bursts: the engine idles at most reads.
 
 ## Do
-1. If latency meets its objective, nothing.
-2. Else make the engine faster: quantization (FP8), speculative decoding, more tensor parallelism where the link allows,
-   a newer TensorRT-LLM. Or ask for fewer tokens.
+1. If latency meets its objective, do nothing.
+2. Otherwise make the engine faster: quantization (FP8), speculative decoding, more tensor parallelism, a newer
+   TensorRT-LLM. Tensor parallelism helps if the link between GPUs allows it. Or request fewer tokens.
 3. Do not add instances of the engine: they share its GPU.
 
 ## Sources
 server#6863 (a TensorRT-LLM row has batch 1 and no queue, and is healthy), TensorRT-LLM performance guide. Little's law:
-scheduled requests ÷ request rate is the time that a request is worked on.
+scheduled requests ÷ request rate is the time the engine works on a request.
 """
 
 from __future__ import annotations

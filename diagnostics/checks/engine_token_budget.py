@@ -1,27 +1,28 @@
-"""Each iteration of the engine is filled to its token budget, so that prompts wait to be read.
+"""Each iteration of the engine fills its token budget, so prompts wait.
 
 ## Looks for
-Requests that wait inside while slots and KV cache have room, and iterations that nearly all read prompts and hold
-about as many tokens each: as many as `max_num_tokens` allows.
+Requests wait inside while slots and KV cache have room. Nearly all iterations read prompts and hold about
+`max_num_tokens` tokens each.
 
 ## Means
-Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation goes on.
+Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation
+continues.
 
 ## Rules out
-- Slots or KV cache that are short (`engine-batch-limit`, `kv-cache-exhausted`): they hold requests back first.
-- A budget that is never reached: then neither a larger one nor chunked context changes anything.
-- Prompts in few iterations only.
+- Too few slots or too little KV cache (`engine-batch-limit`, `kv-cache-exhausted`): these hold requests back first.
+- A budget that is never reached: a larger one, or chunked context, changes nothing.
+- Prompts in only a few iterations.
 
 ## Do
-1. Build the engine with a larger `--max_num_tokens`, as far as activation memory allows. Iterations that read prompts
-   get longer, and with them the gaps between tokens of running requests (`prefill-interference`).
-2. Where prompts are longer than the budget, turn on `enable_chunked_context` (an engine built with
-   `--use_paged_context_fmha enable`).
-3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so that fewer tokens have to be read.
+1. Rebuild the engine with a larger `--max_num_tokens`, as far as activation memory allows. Iterations that read prompts
+   get longer, and so do token gaps of running requests (`prefill-interference`).
+2. If prompts are longer than the budget, turn on `enable_chunked_context`. The engine must be built with
+   `--use_paged_context_fmha enable`.
+3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so the engine reads fewer tokens.
 
 ## Sources
 TensorRT-LLM performance guide, tuning `max_num_tokens`. tensorrtllm_backend#331 (chunked context without effect: the
-budget was not binding). Little's law for the wait.
+budget was not the limit). Little's law for the wait.
 """
 
 from __future__ import annotations

@@ -1,29 +1,29 @@
 """An ensemble's requests lose time between its stages.
 
 ## Looks for
-In traces, the gaps on the critical path of an ensemble's requests in which no stage is at work: from one stage's output
-to the next one's start, and at either end.
+Traces show gaps on the critical path of an ensemble's requests in which no stage works. Gaps lie between one stage's
+output and the next one's start, and at either end.
 
 ## Means
-The ensemble scheduler itself takes long: it copies large intermediate tensors (most of all between GPU and processor),
-waits for a limit of its own (`max_inflight_requests`), or makes many small steps of what one stage could do.
+The ensemble scheduler takes long. It copies large intermediate tensors, above all between GPU and CPU. Or it waits for
+its own limit (`max_inflight_requests`), or runs many small steps that one stage could do.
 
 ## Rules out
-- An engine that answers from its own thread: the gap behind it is its work. Where a Python stage might do the same,
-  the largest of those gaps counts as its work.
-- Branches that wait for each other: the gap is measured behind the last one.
-- A host without processors to spare, which delays every hand-over (`host-cpu-starved`).
+- An engine that answers from its own thread: the gap after it is its work. If a Python stage might do the same, the
+  largest gap counts as its work.
+- Branches that wait for each other: the gap is measured after the last one.
+- A host without spare CPU, which delays every hand-over (`host-cpu-starved`).
 
 ## Do
-1. See between which stages the time passes: the anatomy (`diag explain HOST:8000 --output json`, `gap_before_seconds`)
-   or single traces.
+1. Find the stages between which time passes: `gap_before_seconds` in `diag explain HOST:8000 --output json`, or single
+   traces.
 2. Keep intermediate tensors small, and on one device: Python stages on `KIND_GPU` data need
-   `FORCE_CPU_ONLY_INPUT_TENSORS: no`, else every hand-over copies to the processor.
-3. Merge small neighbouring stages into one. An ensemble has no instances: `instance_group` does nothing for it.
+   `FORCE_CPU_ONLY_INPUT_TENSORS: no`. Otherwise every hand-over copies to the CPU.
+3. Merge small neighbouring stages into one. An ensemble has no instances: `instance_group` has no effect on it.
 
 ## Sources
 Triton user guide, "Ensemble models" and "Tracing". Python backend, "Input tensor device placement". server#5829 (12 s
-in a step whose code took less than one: copies of big images).
+in a step whose code took under 1 s: copies of big images).
 """
 
 from __future__ import annotations

@@ -1,39 +1,39 @@
-"""Executions began and never end.
+"""Executions started and never ended.
 
 ## Looks for
-Requests that wait at every read up to the last one, while not a single execution of the model ends or fails, for many
-times as long as executions take. Or requests that wait although instances execute nothing: a process that uses no
-processor time or is gone, or fewer executions at once than there are instances while requests wait all along. Or
-failures that come evenly, at most one a second and instance, whatever the load is: as an instance makes them whose
-process is gone.
+Requests wait at every read up to the last one, and no execution of the model ends or fails. This lasts many times as
+long as an execution takes. Or requests wait although instances execute nothing. A process uses no CPU time or is gone,
+or fewer executions run than there are instances. Or failures come evenly, at most one per second and instance, at any
+load. An instance fails like this when its process is gone.
 
 ## Means
-An instance is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout,
-a stopped process. Or its process was killed: Triton 24.10 does not start it again, logs nothing, and fails about one
-request a second with it. Where all instances are stuck, counters stand still, so a dashboard of rates shows no traffic
-instead of a fault. Where some are, the rest serves, and requests wait as if there were fewer.
+An instance is stuck inside its backend. Typical causes: a deadlock, a lost collective of a multi-GPU engine, a call
+without a timeout, a stopped process. Or its process was killed. Triton 24.10 does not restart it, logs nothing, and
+fails about one request per second on it. If all instances are stuck, counters stand still, and a dashboard of rates
+shows no traffic instead of a fault. If some are stuck, the others serve, and requests wait as if there were fewer
+instances.
 
 ## Rules out
-- An idle model: nothing waits then.
-- A load: a version that was just loaded may initialise for long (`cold-start`, `model-reload-stall`).
-- Executions that take long by nature: the limit counts in their own length.
+- An idle model: nothing waits.
+- A load: a version that was just loaded may initialise for a long time (`cold-start`, `model-reload-stall`).
+- Executions that are long by nature: the limit is a multiple of their own length.
 - A pause that ended inside the window (`scheduler-stall`).
-- Instances without work: an idle one takes the next request at once, so that nothing waits beside it.
-- The rate limiter, which lets some instances rest (`single-instance-serialization`).
+- Instances without work: an idle one takes the next request at once, so nothing waits.
+- The rate limiter, which keeps some instances idle (`single-instance-serialization`).
 
 ## Do
-1. Before anything else take stacks: `py-spy dump --pid STUB` of the Python stubs,
-   `gdb -p SERVER -batch -ex 'thread apply all bt'` of the server; `dmesg | grep Xid` for an error of the GPU,
-   `dmesg | grep -i oom` for a process that is gone.
-2. Reload the model (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or restart the replica, to serve again.
-3. Give calls inside the model a timeout, and the queue one (`default_timeout_microseconds`), so that clients get an
-   error instead of silence.
-4. Where processes cannot be seen, count them on the server's machine: `pgrep -fc triton_python_backend_stub`.
+1. Before anything else, dump stacks: `py-spy dump --pid STUB` for the Python stubs,
+   `gdb -p SERVER -batch -ex 'thread apply all bt'` for the server. Check `dmesg | grep Xid` for a GPU error and
+   `dmesg | grep -i oom` for a killed process.
+2. To serve again, reload the model (`curl -X POST HOST:8000/v2/repository/models/NAME/load`) or restart the replica.
+3. Give calls inside the model a timeout, and the queue one too (`default_timeout_microseconds`). Clients then get an
+   error instead of waiting.
+4. If processes cannot be seen, count them on the server's machine: `pgrep -fc triton_python_backend_stub`.
 
 ## Sources
-server#5927 (counters move only when a request ends: stalls show in the pending gauge). Triton core,
-`infer_stats.cc`. python_backend, `python_be.cc`: a request fails when its process gives no sign of life for a second.
-Measured on 24.10: of two instances, one that never returned and one that was killed.
+server#5927 (counters move only when a request ends: stalls show in the pending gauge). Triton core, `infer_stats.cc`.
+python_backend, `python_be.cc`: a request fails if its process shows no activity for a second. Measured on 24.10: of two
+instances, one never returned and one was killed.
 """
 
 from __future__ import annotations

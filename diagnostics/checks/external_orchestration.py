@@ -1,27 +1,28 @@
 """An ensemble idles while clients call its members one after another.
 
 ## Looks for
-An ensemble without requests whose members are all called from outside, in step: their running totals never part by
-more than what is under way between them. With client records or traced callers also the time that the calls add.
+An ensemble gets no requests, while its members are all called from outside, in step. Their running totals differ by no
+more than the requests in flight between them. With client records or traced callers, also the time that these calls
+add.
 
 ## Means
-The pipeline is written down on the server and done by hand in a client or a service. Each stage costs a round trip:
-encoding, network, and the caller's own time, and intermediate tensors travel twice.
+The pipeline is configured on the server, but a client or a service runs it by hand. Each stage costs a round trip:
+encoding, network and the caller's own time. Intermediate tensors travel twice.
 
 ## Rules out
-- Members that are called for themselves: totals of independent callers drift apart, these do not.
-- Another ensemble around the same members: its calls are taken off.
-- A model that calls the members from inside the server (BLS, business logic scripting): it is called in step with them.
-- An ensemble whose requests all fail: failed ones count as requests.
+- Members that are called independently: totals of independent callers drift apart, these do not.
+- Another ensemble with the same members: its calls are subtracted.
+- A model that calls the members inside the server (BLS, business logic scripting): it runs in step with them.
+- An ensemble whose requests all fail: failed requests count.
 
 ## Do
-1. Let the caller send its request to the ensemble; its inputs and outputs are those of the first and last stage.
-2. What the caller does between the stages becomes a Python stage of the ensemble.
-3. Where only some calls need the whole pipeline, keep the members callable: an ensemble does not prevent it.
+1. Send the request to the ensemble instead. Its inputs and outputs are those of the first and last stage.
+2. Move what the caller does between the stages into a Python stage of the ensemble.
+3. If only some calls need the whole pipeline, keep the members callable: an ensemble allows it.
 
 ## Sources
 Triton user guide, "Ensemble models": "to avoid the overhead of transferring intermediate tensors". The limit is the
-probability that a pair of independent streams stays as close (Brownian motion): below 1 %.
+probability that two independent streams stay as close (Brownian motion): below 1 %.
 """
 
 from __future__ import annotations

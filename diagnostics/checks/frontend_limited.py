@@ -1,34 +1,34 @@
 """The server's HTTP or gRPC frontend is the limit, not the models behind it.
 
 ## Looks for
-On the server's machine, a thread of the server's own process that is busy although models execute elsewhere, while
-clients, or their requests in traces, spend long outside the models. In traces, requests that the frontend has read and
-does not pass on, or answers that it has and does not send. Without either: clients that wait long beyond the server's
-request time, while reads of the same port fail and those of the metrics port succeed.
+A thread of the server's own process is busy while models execute on other threads. Clients, or their requests in
+traces, spend long outside the models. In traces: requests that the frontend has read but not passed on, or answers it
+has not sent. Without either: clients wait far longer than the server's request time. Reads of the same port fail while
+those of the metrics port succeed.
 
 ## Means
 Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the
-models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added. Little of the wait
-shows as handling in traces: a request waits unread in its connection, or half read while others take turns.
+models' clocks start, so no model shows it. Rates stay flat, however many instances or GPUs you add. Traces show little
+of the wait: a request waits unread in its connection, or half read while others are served.
 
 ## Rules out
-- Queues of the models: their clocks start behind the frontend.
-- Network and client (`client-or-transport-bound`): nothing is held in the frontend, and reads of its port succeed.
-- Reads that are merely missing: those that were answered would have waited for the same threads, and did not.
-- A load inside the window: asked for over the port, it holds one of its threads until it ends.
-- A busy thread that cannot make up half of the wait, by queueing theory: the rest is elsewhere.
-- A host without processors to spare (`host-cpu-starved`), unless its threads get one as soon as they want to run.
+- Queues of the models: their clocks start after the frontend.
+- Network and client (`client-or-transport-bound`): the frontend holds nothing, and reads of its port succeed.
+- Reads that are only missing: those that succeeded used the same threads and did not wait.
+- A load inside the window: a load over this port holds one of its threads until it ends.
+- A busy thread that explains less than half of the wait by queueing theory: the rest has another cause.
+- A host without spare CPU (`host-cpu-starved`), unless its threads get a core as soon as they want one.
 
 ## Do
-1. Send binary tensors instead of JSON, or use shared memory: that takes the work off, however many threads there are.
-2. Restart with a larger `--http-thread-count` (default 8), or `--grpc-infer-thread-count` where the server's version
-   has it. It helps where a thread is busy, not where reading one request takes long.
+1. Send binary tensors instead of JSON, or use shared memory: this reduces the work, whatever the number of threads.
+2. Restart with a larger `--http-thread-count` (default 8), or `--grpc-infer-thread-count` if your version has it. This
+   helps if a thread is busy, not if reading one request takes long.
 3. Then split traffic over several server processes: one process has one dispatcher per model.
 
 ## Sources
-Triton server, command line (`--http-thread-count`). server#7650 (an ensemble capped at 8,500/s whose steps did
-21,500/s: `--grpc-infer-thread-count` came of it), server#7706, server#4812. Statistics share the inference port's
-threads: under a frontend limit that read fails first. M/M/1 and Little's law for a busy thread's line.
+Triton server, command line (`--http-thread-count`). server#7650 (an ensemble capped at 8,500/s whose steps reached
+21,500/s: `--grpc-infer-thread-count` resulted from it), server#7706, server#4812. Statistics share the inference port's
+threads: with a full frontend, that read fails first. M/M/1 and Little's law for the queue of a busy thread.
 """
 
 from __future__ import annotations

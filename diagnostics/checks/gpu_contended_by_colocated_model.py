@@ -1,24 +1,24 @@
-"""Another model on the same GPU takes the time that this one's executions need.
+"""Another model on the same GPU takes the time that this model's executions need.
 
 ## Looks for
-A model whose executions and queue grow in those stretches of the window in which models of other ensembles work on its
-cards, at the same load of its own, and a card without time left.
+A model's executions and queue grow while models of other ensembles work on its cards. Its own load is the same, and the
+card has no time left.
 
 ## Means
-Models of one server share a card as processes do: each is slower while the other works. Neither is at fault; the sum of
-what they need is more than the card has at those times.
+Models of one server share a card as processes do: each is slower while the other works. Neither model is at fault:
+together they need more than the card has at those times.
 
 ## Rules out
-- Stages of the same ensemble: their load rises together, and that is the ensemble's own (`gpu-saturated`).
+- Stages of the same ensemble: their load rises together and belongs to that ensemble (`gpu-saturated`).
 - Another process (`gpu-contended-by-other-process`).
-- More requests of its own at those times: then nothing is said.
-- Two models that each are a little slower than alone: under 15 % of a request's time it is physics, not a finding.
+- More requests of its own at those times: then nothing is reported.
+- Two models that are each slightly slower than alone: below 15 % of a request's time, sharing explains it.
 
 ## Do
-1. Give the model that must be fast a card of its own (`instance_group.gpus`), or move the other to another server.
-2. Share with a rule: Triton's rate limiter (`--rate-limit=execution_count`) with priorities, or MIG (partitions in
-   hardware, a server on each).
-3. Shift the neighbour's batch work to quiet hours.
+1. Give the model that must be fast its own card (`instance_group.gpus`), or move the other to another server.
+2. Share by a rule: Triton's rate limiter (`--rate-limit=execution_count`) with priorities, or MIG (hardware partitions,
+   one server on each).
+3. Move the other model's batch work to quiet hours.
 
 ## Sources
 Triton user guide, "Rate limiter". server#2698, server#4603, server#3755 (two models on one card, each slower

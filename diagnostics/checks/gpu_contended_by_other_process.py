@@ -1,29 +1,29 @@
-"""A process that is not Triton's works on the GPU, and requests wait for their turn.
+"""A process outside Triton works on the GPU, and requests wait for their turn.
 
 ## Looks for
-A process on the card outside of the server's process tree that takes SM time, on a card without time left, and requests
-that take longer while it works than while it does not. Where it worked all the time: the share it takes.
+A process outside the server's process tree uses SM time on a card without time left. Requests take longer while it
+works than while it does not. If it worked all the time, the share it takes is used.
 
 ## Means
-Without MPS (NVIDIA's way to let processes share a card at once) the kernels of several processes never overlap: they
-take turns, and each turn of the stranger is time that Triton's executions wait. Nothing in Triton shows it but longer
-executions at the same load and batch.
+Without MPS (NVIDIA's way to share a card between processes), kernels of several processes never overlap. They take
+turns, and Triton's executions wait for each turn of the other process. In Triton, only longer executions at the same
+load and batch show it.
 
 ## Rules out
-- More work of its own (`gpu-saturated`): the time goes to another process, and the load was the same before.
+- More work of its own (`gpu-saturated`): the time goes to another process, at an unchanged load.
 - Another model of this server (`gpu-contended-by-colocated-model`): its process is in the tree.
-- A model that was just loaded: its new processes are in the tree too.
-- Another process namespace, or MPS in between: then processes cannot be told apart, and it is said to be unknown.
+- A model that was just loaded: its new processes are in the tree, too.
+- Another process namespace, or MPS in between: processes cannot be told apart, and the result is unknown.
 
 ## Do
-1. Find the process on the GPU's machine: `nvidia-smi pmon -c 1`, then `ps -o pid,user,args -p PID`; stop it, or move it
+1. Find the process on the GPU's machine: `nvidia-smi pmon -c 1`, then `ps -o pid,user,args -p PID`. Stop it, or move it
    to another card.
-2. Keep others off: exclusive compute mode, a device plugin without time-slicing, a dedicated node.
-3. If both must share: MIG (partitions in hardware) gives each a part of its own; MPS lets kernels overlap.
+2. Keep other processes off: exclusive compute mode, a device plugin without time-slicing, or a dedicated node.
+3. If both must share the card: MIG (hardware partitions) gives each its own part. MPS lets kernels overlap.
 
 ## Sources
 NVIDIA, "Multi-Process Service" (time-sliced scheduling); NVML, `nvmlDeviceGetProcessUtilization`. bottlerocket#4673
-(time-slicing ruins latency). Measured on an H200: a batch job for half the time, p50 45 ms to 91 ms.
+(time-slicing ruins latency). Measured on an H200: with a batch job half of the time, p50 rose from 45 ms to 91 ms.
 """
 
 from __future__ import annotations

@@ -1,24 +1,26 @@
-"""The driver reports that the GPU itself is in trouble.
+"""The driver reports a fault of the GPU itself.
 
 ## Looks for
-Xid errors (the driver's error codes) of this window that speak of the card or its driver, new uncorrected memory
-errors, a memory row that could not be replaced, and a driver that calls the card lost or in need of a reset.
+Any of these in this window:
+- An Xid error (the driver's error code) about the card or its driver.
+- New uncorrected memory errors, or a memory row that could not be replaced.
+- A driver that reports the card as lost or in need of a reset.
 
 ## Means
-Work on this card fails, hangs or runs slower, whatever the models do, until the card is reset or exchanged. Its server
-may look healthy to a load balancer.
+Until the card is reset or exchanged, work on it fails, hangs or runs slower. A load balancer may still see a healthy
+server.
 
 ## Rules out
-- Errors of the program on the card (Xid 13, 31, 43, 45 and the like): a faulty kernel, or a process that was killed.
-- An old error: DCGM keeps the last code forever; it counts only when it changed in the window.
-- Corrected memory errors: the card has mended them.
+- Errors of the program on the card (Xid 13, 31, 43, 45 and similar), such as a faulty kernel.
+- An old error: DCGM keeps the last code forever, so it counts only if it changed in the window.
+- Corrected memory errors: the card has repaired them.
 
 ## Do
-1. Take the node out of service (cordon, drain); run `nvidia-bug-report.sh`, and keep the kernel's log
+1. Take the node out of service (cordon, drain). Run `nvidia-bug-report.sh`, and save the kernel log
    (`dmesg | grep Xid`).
-2. Reset the card (`sudo nvidia-smi -r -i GPU`, with nothing running on it), or reboot. A memory row that waits to be
-   remapped (`nvidia-smi -q -d ROW_REMAPPER`) needs just that.
-3. A remap that failed, errors that come back, or a lost card: have it exchanged.
+2. Reset the card with nothing running on it (`sudo nvidia-smi -r -i GPU`), or reboot. This also completes a pending
+   remap of a memory row (`nvidia-smi -q -d ROW_REMAPPER`).
+3. If a remap failed, errors return or the card is lost, have it exchanged.
 
 ## Sources
 NVIDIA, "XID Errors" (catalogue), "GPU Memory Error Management" (row remapping). NVML, `nvmlEventTypeXidCriticalError`.

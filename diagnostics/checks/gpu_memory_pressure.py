@@ -1,26 +1,26 @@
 """The GPU's memory is full.
 
 ## Looks for
-Models that could not be loaded for want of memory, by the reason in the repository index, and a card whose memory was
-in use to the last few per cent while no engine with a pool of its own lives on it.
+Models could not be loaded for lack of memory, by the reason in the repository index. Or a card's memory was in use to
+the last few per cent, without an engine with its own pool.
 
 ## Means
-The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Requests
-that already run are not slower for it.
+The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Running
+requests are not slower because of it.
 
 ## Rules out
-- An engine's KV pool (TensorRT-LLM, vLLM): it takes what is left by design, so a full card is its normal state.
-- Memory that stays in use after a load: frameworks keep their pools; it is no leak (`memory-growth` is about growth).
+- An engine's KV pool (TensorRT-LLM, vLLM): it takes what is left by design, so a full card is normal.
+- Memory that stays in use after a load: frameworks keep their pools, which is no leak (see `memory-growth`).
 - A fault of the card (`gpu-fault`).
 
 ## Do
-1. Unload what is not used (`curl -X POST HOST:8000/v2/repository/models/NAME/unload`); fewer instances of models that
-   hold their weights once per instance.
-2. Lower `kv_cache_free_gpu_mem_fraction` of an engine that was loaded first: it leaves nothing to those after it.
-3. Bound what may be loaded (`--model-load-gpu-limit`), or move a model to another card.
+1. Unload unused models (`curl -X POST HOST:8000/v2/repository/models/NAME/unload`). Reduce instances of models that
+   load their weights once per instance.
+2. Lower `kv_cache_free_gpu_mem_fraction` of an engine that loads first: it leaves nothing for later models.
+3. Limit what may be loaded (`--model-load-gpu-limit`), or move a model to another card.
 
 ## Sources
-server#6928 (each instance loads its own weights), server#7594, onnxruntime_backend#198 (pools that stay),
+server#6928 (each instance loads its own weights), server#7594. onnxruntime_backend#198 (pools that stay),
 tensorrtllm_backend#274 (a second engine does not fit). Triton user guide, "Model management" (both copies resident).
 """
 

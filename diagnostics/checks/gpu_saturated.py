@@ -1,25 +1,25 @@
-"""The GPU under a stage is full, so its requests wait and more instances cannot help.
+"""The GPU under a stage is full: requests wait, and more instances cannot help.
 
 ## Looks for
-A model on a GPU whose requests wait while its instances are busy, and a GPU with less than a tenth left by a
-resource that certainly limits: its processors (SM) or tensor cores, its memory's bandwidth (DRAM), or the power cap.
+Requests wait while a model's instances on a GPU are busy, and under 10 % of the GPU is left. What counts are the
+processors (SM), the tensor cores, the memory bandwidth (DRAM) and the power cap.
 
 ## Means
-The card does all it can. More instances share it and each execution takes longer; the queue moves inside the card.
+The card works at its limit. More instances share it, and each execution takes longer: the queue moves into the card.
 
 ## Rules out
-- A GPU that is merely in use: `utilization.gpu` counts time with any kernel running and reads 95 % at a third of the
-  SMs busy. Alone it decides nothing here.
+- A GPU that is only in use: `utilization.gpu` counts time with any kernel running, and shows 95 % with a third of the
+  SMs busy. Alone it is not used here.
 - Too few instances on a card with room (`single-instance-serialization`).
 
 ## Do
 1. Add a GPU for this model (another replica, or a second card in `instance_group.gpus`).
-2. Make each request cheaper: a smaller or quantised model, shorter inputs, larger batches if they are not full.
-3. Move other models off this card if they take much of it. At the power cap, clocks are below their maximum.
+2. Make each request cheaper: a smaller or quantised model, shorter inputs, larger batches if there is room.
+3. Move other models off this card if they use much of it. At the power cap, clocks stay below their maximum.
 
 ## Sources
-NVIDIA DCGM, "Profiling metrics" (SM active of 0.8 and more). Measured on an H200: 100 % utilization at 82 % SM and
-679 of 700 W, 8 s of queue; against 95 % utilization at 35 % SM, where a second instance solved it.
+NVIDIA DCGM, "Profiling metrics" (SM active of 0.8 and more). Measured on an H200: 100 % utilization at 82 % SM and 679
+of 700 W, with 8 s of queue. In contrast, 95 % utilization at 35 % SM, where a second instance helped.
 """
 
 from __future__ import annotations

@@ -1,30 +1,29 @@
 """Something holds the GPU's clock down while it works.
 
 ## Looks for
-NVML's clock event reasons at each sample, and how far below its highest the clock was then: heat and the power supply
-(hardware and thermal slowdown, power brake), or the power cap.
+NVML gives the clock event reasons at each sample, and the clock against its maximum. Reasons that count: hardware and
+thermal slowdown, power brake, and the power cap.
 
 ## Means
-Executions take longer in proportion, at most: work that waits for memory is held up less. Heat and power brake are
-faults of cooling or supply. The power cap is how a full card works; it is a fault only where somebody lowered it.
+Executions take longer, at most in proportion: work that waits for memory slows less. Heat and power brake are faults of
+cooling or power supply. The power cap is how a full card works. It is a fault only if somebody lowered it.
 
 ## Rules out
-- A card that is idle: its clock is down because nothing runs (`idle-clocks`).
-- A power cap at the card's own limit: then it is said for information, as a consequence of the load (`gpu-saturated`).
-- A clock limit that was set on purpose (application clocks): it is no slowdown.
-- Executions, or iterations of an engine, that last as long while the clock is held down as while nothing holds it:
-  they wait for memory, or for something else.
+- An idle card: its clock is low because nothing runs (`idle-clocks`).
+- A power cap at the card's own limit: reported for information, as a consequence of load (`gpu-saturated`).
+- A clock limit set on purpose (application clocks): not a slowdown.
+- Executions or engine iterations that take as long with a free clock: they wait for memory or something else.
 
 ## Do
-1. `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` names the reason. Heat, hardware slowdown: look at fans, airflow and
-   inlet temperature; move the load off this node meanwhile.
-2. Power brake: the chassis or rack is out of power; ask who runs it.
-3. A lowered cap: back to the card's default (`sudo nvidia-smi -pl WATTS`), if the supply allows it.
-4. At its own cap: a card does no more; another card, a smaller or quantised model.
+1. `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` names the reason. Heat or hardware slowdown: check fans, airflow and
+   inlet temperature, and move load off this node.
+2. Power brake: the chassis or rack is short of power. Ask who runs it.
+3. A lowered cap: restore the card's default (`sudo nvidia-smi -pl WATTS`), if the supply allows it.
+4. At its own cap, a card can do no more: use another card, or a smaller or quantised model.
 
 ## Sources
 NVML, "Clocks event reasons" (`nvmlClocksEventReason…`). Measured on an H200 and an H100 under full load: reason 4
-(power cap), 679 to 700 of 700 W, clocks at 1,275 to 1,560 of 1,980 MHz.
+(power cap), 679 to 700 of 700 W. Clocks were at 1,275 to 1,560 of 1,980 MHz.
 """
 
 from __future__ import annotations

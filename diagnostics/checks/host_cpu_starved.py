@@ -1,30 +1,29 @@
-"""The processors are full, so executions wait for a core and their instances with them.
+"""The CPU is full: executions wait for a core, and their instances wait with them.
 
 ## Looks for
-A model on processors whose requests wait for busy instances, on a host, or within a quota, without processor time left,
-and server processes that do use it: per executing instance, a fair part of a core. Or a model whose processes wait for
-a processor in half of their executions' time, whatever the average of all processors is, and whether or not requests
-queue for it. Or executions, or iterations of an engine, that are longer just while a quota, the hypervisor or a queue
-for processors keeps processor time from the server, at no higher load.
+Requests wait for busy instances of a CPU model, and the host or its quota has no CPU time left. The server's processes
+do use CPU: a fair part of a core per executing instance. Or a model's processes wait for a core in half of their
+execution time. The average over all cores and a queue of requests do not matter then. Or executions or engine
+iterations are longer while the server is denied CPU time, at no higher load. A quota, the hypervisor or a queue for
+cores can deny it.
 
 ## Means
-More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy
-and are not working. One more instance is one more thread in the same line.
+More threads want to run than there are cores. Each execution is stretched by its wait for a core: instances look busy
+but do not work. One more instance is one more thread in the same queue.
 
 ## Rules out
-- Instances that wait for something else, such as a sleep, a network call or a GPU, on a host that others fill: their
-  processes use hardly any processor time.
-- Executions that last as long while the server gets all processors that it wants as while it does not.
-- A busy host on which neither a request nor an execution waits: it does its work.
+- Instances on a busy host that wait for a sleep, a network call or a GPU: they hardly use CPU.
+- Executions that take as long when the server gets all the CPU time it wants.
+- A busy host on which no request and no execution waits: it does its work.
 - Too few instances on a host with room (`single-instance-serialization`).
 - Too many kernels on one card (`gpu-saturated`, `over-instanced`).
 
 ## Do
-1. See which it is: `cat /sys/fs/cgroup/cpu.stat` (`nr_throttled` grows: the quota) or `top` (all cores in use). Give
-   the server a larger quota, or more cores.
-2. Take work off: other processes of the machine, busy polling, thread pools wider than cores ÷ instances
+1. Find which limit it is: `cat /sys/fs/cgroup/cpu.stat` (the quota, if `nr_throttled` grows) or `top` (all cores in
+   use). Give the server a larger quota or more cores.
+2. Take work off the CPU: other processes, busy polling, thread pools wider than cores ÷ instances
    (`intra_op_thread_count`, OMP_NUM_THREADS).
-3. Move the stage to a faster implementation, or to the GPU. Fewer instances than cores lose nothing.
+3. Move the stage to a faster implementation, or to the GPU. Reducing instances to the number of cores costs nothing.
 
 ## Sources
 Linux, `Documentation/accounting/psi.rst` and `cgroup-v2.rst`. server#7213 (four CPU instances slower than one),

@@ -1,27 +1,27 @@
-"""The GPU lowers its clock between sparse requests, and each one meets it low.
+"""The GPU lowers its clock between sparse requests, and each request starts at the low clock.
 
 ## Looks for
-A card that is little used, whose SM clock is far below its highest while it executes, without any reason but idleness,
-and executions long enough for that to matter.
+A lightly used card runs far below its highest SM clock while it executes, with idleness as the only reason. Executions
+are long enough for that to matter.
 
 ## Means
-With too little work the driver lets the clock fall, and it takes some milliseconds to rise. The same model is faster
-under more load. Usually benign: it costs latency only where nobody waits for anybody.
+With too little work, the driver lowers the clock, and raising it takes some milliseconds. The same model is faster
+under more load. This is usually harmless: it costs latency only at low load, without a queue.
 
 ## Rules out
-- Heat, power supply or power cap (`gpu-throttled`): they give other reasons.
+- Heat, power supply or power cap (`gpu-throttled`): NVML gives other reasons for them.
 - A regression (`version-regression`): executions get faster as the rate rises.
-- Network time counted as compute: the model's own execution is what is longer.
-- Executions, or iterations of an engine, that last as long at a high clock as at a low one.
+- Network time counted as compute: the model's own execution is longer.
+- Executions or engine iterations that take as long at a high clock as at a low one.
 
 ## Do
-1. Nothing, if objectives hold under real load.
-2. Else keep the clock up: persistence mode (`sudo nvidia-smi -pm 1`), and clocks locked with
-   `sudo nvidia-smi -lgc MIN,MAX` (`-rgc` undoes it) at the price of idle power.
+1. Do nothing if objectives hold under real load.
+2. Otherwise keep the clock up: turn on persistence mode (`sudo nvidia-smi -pm 1`). Lock clocks with
+   `sudo nvidia-smi -lgc MIN,MAX` (`-rgc` undoes it). This costs idle power.
 
 ## Sources
-server#3599 (13.3 ms at a low rate, 7.3 ms at a higher one; maintainer: the GPU lowers its clock between requests),
-server#4875 (the same of a processor's governor). Measured on an H100: 345 of 1,980 MHz when idle, reason 1.
+server#3599 (13.3 ms at a low rate, 7.3 ms at a higher one). Its maintainer: the GPU lowers its clock between requests.
+server#4875 (the same with a CPU governor). Measured on an H100: 345 of 1,980 MHz when idle, reason 1.
 """
 
 from __future__ import annotations

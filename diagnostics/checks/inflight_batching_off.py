@@ -1,23 +1,24 @@
 """The engine runs one request, or one fixed batch, at a time while others wait inside.
 
 ## Looks for
-Requests that wait inside an engine that forms static batches (`gpt_model_type` V1, or the gauges of V1), or that never
-has more than one request scheduled although it has more slots and its KV cache has room.
+Requests wait inside an engine that forms static batches (`gpt_model_type` V1, or the gauges of V1). Or the engine never
+schedules more than one request, despite free slots and room in its KV cache.
 
 ## Means
-In-flight batching is off or without effect. A request that arrives waits for the whole batch before it to end, and a
-short answer waits for the longest of its batch.
+In-flight batching is off or has no effect. A new request waits until the whole current batch ends, and a short answer
+waits for the batch's longest.
 
 ## Rules out
 - An engine with one slot: its batch size is the limit (`engine-batch-limit`).
 - A KV cache that holds only one sequence (`kv-cache-exhausted`).
-- Batch size 1 in Triton's own statistics: normal for an engine, it batches inside.
+- Batch size 1 in Triton's own statistics: normal for an engine, because it batches inside.
 
 ## Do
-1. Set `gpt_model_type` to `inflight_fused_batching`, as the patch says where it is stated: a full reload, so unload the
-   model first. The engine has to be built with a paged KV cache and packed inputs (`--remove_input_padding enable`).
-2. If it is set already, look at the engine's build: without a KV cache nothing is batched in flight.
-3. Triton's `dynamic_batching` of this model is not the lever; a window there only adds latency.
+1. Set `gpt_model_type` to `inflight_fused_batching`, as the patch shows if the setting exists. This is a full reload:
+   unload the model first. The engine must be built with a paged KV cache and packed inputs
+   (`--remove_input_padding enable`).
+2. If it is set already, check the engine's build: without a KV cache, no in-flight batching happens.
+3. Do not change Triton's `dynamic_batching` of this model: a window there only adds latency.
 
 ## Sources
 tensorrtllm_backend, "Model configuration", batching strategy. tensorrtllm_backend#661 (ten requests one after another),

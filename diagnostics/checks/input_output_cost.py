@@ -1,22 +1,22 @@
-"""A stage spends its time on moving inputs and outputs, not on executing.
+"""A stage spends its time moving inputs and outputs, not executing.
 
 ## Looks for
-Input and output time of a stage that is a good part of what requests take, and longer than the execution itself.
+A stage's input and output time is a large part of its requests' time, and longer than its execution.
 
 ## Means
-Tensors are large, are copied between host and device, or converted: images or embeddings as FP32, many inputs, pageable
-memory, Python backends that copy GPU tensors to the host.
+Tensors are large, copied between host and device, or converted. Typical causes: images or embeddings as FP32, many
+inputs, pageable memory, Python backends that copy GPU tensors to the host.
 
 ## Rules out
-- Waiting for an instance: that is queue (`single-instance-serialization`).
-- Bytes on the network: Triton's timers start behind it (`client-or-transport-bound`).
-- Full processors, on which every copy takes longer (`host-cpu-starved`).
+- Waiting for an instance: that is queue time (`single-instance-serialization`).
+- Bytes on the network: Triton's timers start after them (`client-or-transport-bound`).
+- Full CPUs, on which every copy takes longer (`host-cpu-starved`).
 
 ## Do
 1. Send less: FP16 or bytes instead of FP32, compressed images decoded in the server, fewer inputs.
-2. Use shared memory: system for clients on the same host, CUDA where tensors are on the GPU already.
-3. Keep tensors where they are: `FORCE_CPU_ONLY_INPUT_TENSORS` set to `no` for Python models on a GPU, pinned memory
-   (a larger --pinned-memory-pool-byte-size if the log says that it was exhausted).
+2. Use shared memory: system memory for clients on the same host, CUDA memory if tensors are already on the GPU.
+3. Keep tensors on their device: set `FORCE_CPU_ONLY_INPUT_TENSORS` to `no` for Python models on a GPU, and use pinned
+   memory. If the log reports exhausted pinned memory, raise `--pinned-memory-pool-byte-size`.
 
 ## Sources
 Triton user guide, "Shared-Memory Extension", "Optimization"; python_backend, "Input Tensor Device Placement".

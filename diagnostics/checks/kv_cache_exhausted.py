@@ -1,31 +1,31 @@
 """Requests wait inside the engine for KV cache blocks, while slots are free.
 
 ## Looks for
-Requests that wait inside an engine with free slots, while fewer KV blocks are free than one more request needs; or half
-of the blocks in use, the rest reserved for what the running requests may still generate. A few requests may be paused
-besides, as long as that costs little.
+Requests wait inside an engine with free slots, while fewer KV blocks are free than one more request needs. Or half of
+the blocks are in use, and the rest is reserved for running requests. A few requests may also be paused, if that costs
+little.
 
 ## Means
-The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is
-underused. Under `guaranteed_no_evict` a request reserves blocks for its prompt and all tokens that it *may* generate,
-so a large `max_tokens` costs cache even if answers are short.
+The paged KV cache is too small for the served sequences, so the engine runs few at a time. Under `guaranteed_no_evict`,
+a request reserves blocks for its prompt and all tokens it *may* generate. So a large `max_tokens` uses cache even if
+answers are short.
 
 ## Rules out
-- All slots taken at most reads (`engine-batch-limit`), or a token budget that only lets some prompts in
-  (`engine-token-budget`).
-- Requests paused for a large part of their time (`kv-cache-thrashing`).
-- A full cache with nothing waiting: cached blocks that are kept for reuse, which is healthy.
-- "Blocks are free, so it is not the cache": 9 of 40 free blocks are too few for a request that needs ten.
+- All slots taken at most reads (`engine-batch-limit`).
+- A token budget that lets only some prompts in (`engine-token-budget`).
+- Requests paused for much of their time (`kv-cache-thrashing`).
+- A full cache with nothing waiting: it keeps blocks for reuse, which is healthy.
+- "Blocks are free, so this is not the cause": 9 of 40 free blocks are too few for a request that needs ten.
 
 ## Do
-1. Give the cache more tokens: raise `max_tokens_in_paged_kv_cache`, or drop it and raise
-   `kv_cache_free_gpu_mem_fraction`; the smaller of the two counts. It is a full reload: unload the model first, or
-   the new copy gets its fraction of what the old one leaves.
-2. Let clients ask for realistic `max_tokens`; a quantized KV cache (FP8) holds twice as many.
-3. `max_utilization` packs more and pauses requests under pressure: only where latency may vary.
+1. Give the cache more tokens: raise `max_tokens_in_paged_kv_cache`. Or remove it and raise
+   `kv_cache_free_gpu_mem_fraction`: the smaller of the two applies. This is a full reload: unload the model first.
+   Otherwise the new copy gets its fraction of what the old one leaves.
+2. Let clients request realistic `max_tokens`. A quantized KV cache (FP8) holds twice as many.
+3. `max_utilization` packs more requests and pauses some under pressure: use it only if latency may vary.
 
 ## Sources
-tensorrtllm_backend, "Model configuration". server#7548 (5 of 99 requests scheduled, 31 of 40 blocks used),
+tensorrtllm_backend, "Model configuration". server#7548 (5 of 99 requests scheduled, 31 of 40 blocks used).
 TensorRT-LLM#1246 (a larger max_new_tokens slowed everything 7 to 8 times), TensorRT-LLM#16827. Little's law.
 """
 

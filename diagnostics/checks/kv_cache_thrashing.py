@@ -1,28 +1,28 @@
-"""The engine pauses requests for lack of KV cache and takes them up again later.
+"""The engine pauses requests for lack of KV cache and resumes them later.
 
 ## Looks for
-Requests that the engine has paused at many reads, with a KV cache that is nearly full, under the policy
-`max_utilization` or one that is not known.
+The engine has paused requests at many reads, and its KV cache is nearly full. The policy is `max_utilization` or
+unknown.
 
 ## Means
-The engine admitted more sequences than its cache can hold to their end. When blocks run out it takes them from some
-requests, whose work is done again later: tokens come in fits, and the slowest requests become far slower. The time to
-the first token may even improve.
+The engine admitted more sequences than its cache can hold until they end. When blocks run out, it takes them from some
+requests, and their work is repeated later. Tokens then arrive in bursts, and the slowest requests get far slower. The
+time to the first token may even improve.
 
 ## Rules out
-- `guaranteed_no_evict`: it never pauses; requests wait before they start then (`kv-cache-exhausted`).
-- A few paused requests beside many that wait: what is lost by pausing is a small part (`kv-cache-exhausted`).
-- A full cache without paused requests: blocks that are kept for reuse, which is healthy.
+- `guaranteed_no_evict`: it never pauses, and requests wait before they start (`kv-cache-exhausted`).
+- A few paused requests next to many that wait: pausing costs little (`kv-cache-exhausted`).
+- A full cache without paused requests: it keeps blocks for reuse, which is healthy.
 
 ## Do
-1. Set `batch_scheduler_policy` to `guaranteed_no_evict`, as the patch says where it is stated: requests then wait
-   before they start instead of in the middle. It is a full reload: unload the model first.
-2. Give the cache more memory (`kv_cache_free_gpu_mem_fraction`, `max_tokens_in_paged_kv_cache`), or a quantized cache.
-3. Judge by the slowest hundredth of times per output token (p99), not by the time to the first token.
+1. Set `batch_scheduler_policy` to `guaranteed_no_evict`, as the patch shows if the setting exists. Requests then wait
+   before they start, not in the middle. This is a full reload: unload the model first.
+2. Give the cache more memory (`kv_cache_free_gpu_mem_fraction`, `max_tokens_in_paged_kv_cache`), or quantize it.
+3. Judge by the p99 of the time per output token, not by the time to the first token.
 
 ## Sources
-TensorRT-LLM#16827 (under pressure: throughput −41 %, p99 per token 9 times worse, time to first token better).
-tensorrtllm_backend, "Model configuration", batch scheduler policy. Little's law for the time spent paused.
+TensorRT-LLM#16827 (under pressure: throughput −41 %, p99 per token 9 times worse, time to first token better). "Model
+configuration" of tensorrtllm_backend, batch scheduler policy. Little's law for the time spent paused.
 """
 
 from __future__ import annotations

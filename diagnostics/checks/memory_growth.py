@@ -1,27 +1,27 @@
-"""The server's memory goes on growing after it should have settled.
+"""The server's memory keeps growing after it should have settled.
 
 ## Looks for
-Memory of the server's processes that grows through every sixth of the window after its first third, in a window of ten
-minutes or more, fast enough to fill the machine within days.
+In a window of ten minutes or more, the memory of the server's processes keeps growing. It grows in every sixth of the
+window after the first third. The growth would fill the machine within days.
 
 ## Means
-Something keeps what it is given: connections that clients leave behind, raw tensors that pile up in front of a slow
-stage, a leak in a backend or in a Python model. When the machine runs out, the kernel ends the server.
+Something keeps its data. Typical causes: abandoned client connections, raw tensors before a slow stage, a leak in a
+backend or Python model. When the machine runs out of memory, the kernel kills the server.
 
 ## Rules out
-- Settling: allocators, caches and pools grow at first and stop. Only what goes on growing counts.
+- Settling: allocators, caches and pools grow at first and stop. Only lasting growth counts.
 - GPU memory that stays in use after a load: frameworks keep their pools.
-- More models: what a load takes is a step, not a slope.
+- More models: a load adds a step, not a slope.
 
 ## Do
-1. Look at which process grows: the server itself, or the stub of one Python model (`ps -o pid,rss,args`).
-2. The server: bound what waits between stages (`max_inflight_requests`), reuse client connections, try
-   `LD_PRELOAD` with jemalloc or tcmalloc.
-3. A stub: look for what its `execute` keeps.
-4. Until it is mended, restart replicas in turn before the date that is named.
+1. Find the process that grows: the server itself, or the stub of one Python model (`ps -o pid,rss,args`).
+2. The server: limit what waits between stages (`max_inflight_requests`), reuse client connections, or try `LD_PRELOAD`
+   with jemalloc or tcmalloc.
+3. A stub: check what its `execute` keeps.
+4. Until then, restart replicas in turn before the reported date.
 
 ## Sources
-server#6781 (7.5 to 16.3 GB in six days, clients that reconnect), server#8597 (raw frames in front of a slow stage).
+server#6781 (7.5 to 16.3 GB in six days, clients that reconnect). server#8597 (raw frames in front of a slow stage).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Requests wait out the load of a model.
+"""Requests wait while a model loads.
 
 ## Looks for
-Loads, reloads or new versions of a model inside the window (log, index, counters that start anew, load duration), and
-queue time that stands above its usual level just then and not otherwise. A load begins counters anew and holds requests
-before they reach a queue: then the row of the ensemble, answers that stop and come at once, the pending gauge, clients
-and traces tell how long they waited.
+A model was loaded, reloaded or got a new version in the window. Signs are the log, the index, restarted counters and
+the load duration. Queue time is above its usual level at that time only. A load restarts counters and holds requests
+before they reach a queue. The wait then shows in the ensemble's row, in the pending gauge, in clients and in traces. Or
+answers stop and then arrive together.
 
 ## Means
-While a version is loaded its requests wait: the old copy was unloaded first, both copies fight for memory or
-processors, or the load holds what executions need. Users see a spike at each deployment.
+Requests wait while a version loads. The old copy was unloaded first, both copies compete for memory or CPU, or the load
+holds what executions need. Users see a spike at each deployment.
 
 ## Rules out
 - A version that is slow once it serves: first executions (`cold-start`), or all of them (`version-regression`).
@@ -16,10 +16,10 @@ processors, or the load holds what executions need. Users see a spike at each de
 - A load that fails (`model-unavailable`).
 
 ## Do
-1. Load the new version beside the old one (`version_policy { latest { num_versions: 2 } }` or a second replica), warm
-   it up, then move the traffic: blue and green.
-2. Use explicit model control; polling loads half-copied files, at any time.
-3. Load when traffic is low, and see that memory holds both copies.
+1. Load the new version beside the old one, warm it up, then move the traffic (blue-green). Use
+   `version_policy { latest { num_versions: 2 } }` or a second replica.
+2. Use explicit model control: polling may load half-copied files at any time.
+3. Load when traffic is low, and check that memory holds both copies.
 
 ## Sources
 Triton user guide, "Model management". server#8117 (reloading every few minutes), server#5042 (requests held for 8.5

@@ -1,34 +1,35 @@
-"""A model that is asked for, or the whole server, was not there.
+"""A requested model, or the whole server, was not available.
 
 ## Looks for
-Times in which no version of a model was READY (index, log, counters that do not list it), or in which a server, or its
-inference port alone, answered no read; and requests that came meanwhile: clients' failed ones, else the usual rate
-times that time. Also loads that failed, by the index or the log, and that no later load made good.
+No version of a model was READY, by the index, the log or counters that omit it. Or a server, or only its inference
+port, answered no read. Requests that arrived meanwhile are counted from clients' failures, or else from the usual rate.
+Also loads that failed, by the index or the log, and that no later load replaced.
 
 ## Means
 Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts
-only what it accepts. Whatever is slow once it is back, as cold executions, follows from it. Where a new version failed
-and an older one serves, users still get that one: the deployment did not happen.
+only what it accepts. Slowness after its return, such as cold executions, is a consequence. If a new version failed,
+users still get the old one: the deployment did not happen.
 
 ## Rules out
-- A model that nobody asked when it was unloaded, and traffic that pauses by itself: index and log show no outage, or
-  gaps as long are usual.
-- A reload in place and a new version beside the old one: some version is READY throughout.
-- Replicas that were given the requests meanwhile; reads that failed while the counters went on, or while requests
-  waited inside.
-- A version that is still loading; an ensemble whose member is missing: the member is named instead.
+- A model that nobody requested when it was unloaded.
+- Traffic that pauses by itself: index and log show no outage, or gaps of that length are usual.
+- A reload in place, or a new version beside the old one: some version is always READY.
+- Replicas that received the requests meanwhile.
+- Reads that failed while counters moved on or requests waited inside.
+- A version that is still loading.
+- An ensemble whose member is missing: the member is named instead.
 
 ## Do
-1. Read the state and its reason (`curl -X POST HOST:8000/v2/repository/index`), and the server's log around it: who
-   unloaded it, a missing file, a wrong shape or type, memory, a crash.
-2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or put the version before it back
+1. Read the state and its reason (`curl -X POST HOST:8000/v2/repository/index`). Then read the server's log at that
+   time: an unload, a missing file, a wrong shape, memory, a crash.
+2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or restore the previous version
    (`version_policy`).
-3. Change versions beside each other, never by unload and load; take a replica out of the load balancer before it is
-   stopped; let the pipeline that deploys wait for READY, and fail when it does not come.
+3. Prevent it: add the new version beside the old one, instead of an unload and a load. Remove a replica from the load
+   balancer before you stop it. Let the deployment wait for READY, and fail without it.
 
 ## Sources
-Triton, "Model Repository Extension" (index states and reasons); core, `model_lifecycle.cc`: a failing reload leaves
-the old version READY, and the error only in the answer and the log.
+Triton, "Model Repository Extension" (index states and reasons). Core, `model_lifecycle.cc`: a failing reload leaves the
+old version READY. Its error appears only in the answer and the log.
 """
 
 from __future__ import annotations

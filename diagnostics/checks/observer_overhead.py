@@ -1,20 +1,20 @@
-"""Monitoring may take a part of what it watches.
+"""Monitoring may use a part of the capacity it measures.
 
 ## Looks for
-Latency summaries that are switched on while a model answers hundreds of requests a second with executions of a
-millisecond or two, and traces of nearly every request at such a rate.
+Latency summaries are on, a model answers hundreds of requests per second, and executions take a millisecond or two. Or
+nearly every request is traced at such a rate.
 
 ## Means
-Each summary keeps a sliding window per model and quantile under a lock, and each traced request writes a dozen
-timestamps and an export. On small hot models that is a share of the work, up to a third in one report.
+Each summary keeps a sliding window per model and quantile under a lock. Each traced request writes a dozen timestamps
+and an export. On small, busy models that is a share of the work: up to a third in one report.
 
 ## Rules out
-- Slow models: their requests take so long that bookkeeping is no part of it.
+- Slow models: bookkeeping is a tiny part of their requests' time.
 - Counters and gauges: they cost next to nothing.
 
 ## Do
-1. Leave summaries off (`--metrics-config summary_latencies=false`, the default) and take averages from the counters and
-   tails from sampled traces.
+1. Leave summaries off (`--metrics-config summary_latencies=false`, the default). Take averages from counters and tails
+   from sampled traces.
 2. Trace one request in a hundred (`--trace-config rate=100`).
 3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): this is a suspicion, not a measurement.
 

@@ -1,30 +1,30 @@
 """More instances of a model share a GPU than it can serve at once.
 
 ## Looks for
-A GPU that is full, several busy instances of the model on it, and a number of instances half as large or less that
-would serve about as much by the model of a shared device: executions take longer in proportion to how many share it.
+A GPU is full and runs several busy instances of the model. By the model of a shared device, half as many instances or
+fewer would serve about as much. In that model, executions slow in proportion to how many share the device.
 
 ## Means
-Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is
-seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput.
+Each instance beyond what fills the card only lengthens the executions of the others. The queue moves from Triton, which
+shows and batches it, into the card, which does not. It costs memory, and context switches that can lower throughput.
 
 ## Rules out
-- A card with room: where instances overlap there, they may be too few, and where they do not, they share a lock
+- A card with room: if instances overlap, there may be too few. If not, they share a lock
   (`single-instance-serialization`).
-- Processors that are full: then executions wait for a core, not for the card (`host-cpu-starved`).
-- Too much work for the card at any count (`gpu-saturated`): that may hold besides, and is then what costs latency.
-- An engine: it batches inside, and a second instance takes memory that its cache needs.
+- Full CPUs: executions wait for a core, not for the card (`host-cpu-starved`).
+- Too much work for the card at any count (`gpu-saturated`): this can hold as well, and then causes the latency.
+- An engine: it batches inside, and a second instance takes memory from its cache.
 
 ## Do
-1. Lower `instance_group.count` as the patch says, then `curl -X POST HOST:8000/v2/repository/models/NAME/load`: two
-   instances overlap copies with execution, and more add little.
-2. Let requests be batched instead (`dynamic_batching`), if a batch costs less than its items apart.
+1. Lower `instance_group.count` as the patch shows. Then run `curl -X POST HOST:8000/v2/repository/models/NAME/load`.
+   Two instances overlap copies with execution, and more add little.
+2. Batch requests instead (`dynamic_batching`), if a batch costs less than its items one by one.
 3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): throughput should not fall.
 
 ## Sources
 Public course lab: 4+4 instances had queue 0.5 ms, executions twice as long and 38 % less throughput than 2+2.
-server#7075, server#3066, fastertransformer_backend#72. Measured on an H200: twelve instances, executions of 134 ms of
-which the card needs 11. Schweitzer's approximation of mean value analysis.
+server#7075, server#3066, fastertransformer_backend#72. Measured on an H200 with twelve instances: executions took 134
+ms, of which the card needs 11 ms. Schweitzer's approximation of mean value analysis.
 """
 
 from __future__ import annotations

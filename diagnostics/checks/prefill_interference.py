@@ -1,29 +1,29 @@
-"""Running requests stall whenever the engine reads the prompt of another.
+"""Running requests stall whenever the engine reads another request's prompt.
 
 ## Looks for
-Iterations that read prompts beside generating tokens, and take longer by that than those that only generate; and the
-share of a request's time in the engine that is lost so. Where iterations are not timed: iterations with long prompts
-in at least a third of the reads, and fewer iterations whenever more requests join.
+Iterations that read prompts while generating take longer than those that only generate. The lost share of a request's
+engine time is measured. Without iteration times: at least a third of the reads show iterations with long prompts.
+Iterations get fewer whenever requests join.
 
 ## Means
-Prompts and generation share iterations: each token of a running request then waits for someone else's prompt. Long
-prompts make gaps in streams that users see, at any load.
+Prompts and generation share iterations, so each token of a running request waits for another's prompt. Long prompts
+cause gaps in streams that users notice, at any load.
 
 ## Rules out
 - Requests that wait before they start (`engine-batch-limit`, `kv-cache-exhausted`, `engine-token-budget`).
 - Iterations that are long with and without prompts: that is the model itself (`engine-bound`).
 - Short prompts: an iteration of a few hundred tokens takes as long as one of a single token.
-- Long answers: what joining requests add may then be their keys and values, which later iterations read.
+- Long answers: joining requests may add only keys and values, which later iterations read.
 
 ## Do
-1. Turn on `enable_chunked_context` (an engine built with `--use_paged_context_fmha enable`), so that a prompt is read
-   in parts.
-2. Build the engine with a smaller `--max_num_tokens`: parts get shorter, the time to the first token longer.
-3. Reuse KV blocks of shared prefixes, or serve prompts and generation from different engines (disaggregated serving).
+1. Turn on `enable_chunked_context`, so prompts are read in parts. The engine must be built with
+   `--use_paged_context_fmha enable`.
+2. Rebuild the engine with a smaller `--max_num_tokens`: parts get shorter, but the time to the first token grows.
+3. Reuse KV blocks of shared prefixes, or run prompts and generation on different engines (disaggregated serving).
 
 ## Sources
-TensorRT-LLM, "Chunked context" and "Disaggregated serving". tensorrtllm_backend#331: chunked context changes nothing
-where prompts are short.
+TensorRT-LLM, "Chunked context" and "Disaggregated serving". tensorrtllm_backend#331: chunked context has no effect on
+short prompts.
 """
 
 from __future__ import annotations

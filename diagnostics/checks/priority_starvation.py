@@ -1,25 +1,25 @@
-"""Requests of low priority wait while those of high priority overtake them.
+"""Low-priority requests wait while high-priority ones overtake them.
 
 ## Looks for
-A model with priority levels whose instances are nearly always busy, and a queue in which the slowest requests wait many
-times as long as the middle ones.
+A model with priority levels has instances that are nearly always busy. The slowest requests in its queue wait many
+times as long as the median.
 
 ## Means
-Triton's dynamic batcher serves the highest level that has requests, strictly. As long as the higher levels keep the
-instances busy, the lowest waits without bound; the mean looks bearable, and one class of users is not served.
+Triton's dynamic batcher always serves the highest level that has requests. While higher levels keep the instances busy,
+the lowest waits without bound. The mean looks acceptable, but one class of users is not served.
 
 ## Rules out
-- First come, first served at the same load: there the 95th percentile is at most eight times the median.
-- Instances with room: nobody starves then (`batch-window-mistuned`).
+- First come, first served at the same load: the 95th percentile is then at most eight times the median.
+- Instances with room: no level starves (`batch-window-mistuned`).
 - Bursts: they make every class wait (`bursty-arrivals`).
 
 ## Do
-1. Give the low level its own model or replica, or enough capacity for both.
-2. Send fewer requests at the high level: a default level in the middle, priority for those that need it.
-3. Let the low level give up instead of waiting: a `priority_queue_policy` with a timeout for it.
+1. Give the low level its own model or replica, or add capacity for both.
+2. Send fewer requests at the high level: use a default level in the middle, and priority only where needed.
+3. Let low-level requests time out instead of waiting: set a `priority_queue_policy` with a timeout for that level.
 
 ## Sources
-Triton user guide, "Model Configuration", priority levels and queue policy. Waits of a queue that serves in order:
+Triton user guide, "Model Configuration", priority levels and queue policy. Waits of a first-come, first-served queue:
 P(W > t) = ρ·exp(−(1−ρ)·t/S), whose 95th percentile ÷ median is 7.8 at ρ = 0.7 and less above.
 """
 

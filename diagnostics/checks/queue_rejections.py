@@ -1,27 +1,27 @@
-"""Requests are refused at a queue that is full, or expire in it.
+"""Requests are refused by a full queue, or expire in it.
 
 ## Looks for
-Requests that outlived a queue policy's timeout (failure reason REJECTED), and requests that the stage before completed
-but a stage with `max_queue_size` never accepted, while the ensemble reports failures.
+Requests outlived a queue policy's timeout (failure reason REJECTED). Or one stage completed requests that the next
+stage, with `max_queue_size`, never accepted, while the ensemble reports failures.
 
 ## Means
-The queue policy does what it says: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. A full queue is counted
-nowhere as such; in an ensemble it shows as failures with reason OTHER of the ensemble while no member fails.
+The queue policy works as configured: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. No counter records a full
+queue. In an ensemble, it shows as failures with reason OTHER while no member fails.
 
 ## Rules out
 - Errors of the model itself (`request-failures`): they come after its execution.
-- Requests still waiting: the pending count is taken off.
+- Requests still waiting: the pending count is subtracted.
 
 ## Do
-1. Mend why the queue fills: the finding that causes this one says how. If there is none, less must arrive, or more
-   must be served. Raise the number of instances where they cannot do what is offered and the device has room.
-2. Know that any queue policy turns off Triton's prefetching and exposes a wake-up that can be lost: work can wait up to
-   0.5 s while instances idle. Where the instances can do what is offered, drop `max_queue_size` and limit load in front
-   of Triton. Where they cannot, keep it: without a limit the queue grows without end.
+1. Remove what fills the queue: the finding that causes this one names it. Without such a finding, reduce arrivals or
+   serve more. Add instances if they cannot keep up with the offered load and the device has room.
+2. Any queue policy turns off Triton's prefetching, and a wake-up can then be lost. Work may wait up to 0.5 s while
+   instances idle. If the instances keep up with the offered load, remove `max_queue_size` and limit load in front of
+   Triton. If they do not, keep it: without a limit the queue grows without end.
 
 ## Sources
 Triton user guide, "Queue policy". Core, dynamic batch scheduler: `Exceeds maximum queue size` returns from enqueue and
-moves no counter of the model. Measured on 24.10: with a limit of 4, stalls of 0.5 s at 59 % busy instances.
+changes no counter of the model. Measured on 24.10: with a limit of 4, stalls of 0.5 s at 59 % busy instances.
 """
 
 from __future__ import annotations

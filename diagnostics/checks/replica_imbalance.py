@@ -1,23 +1,23 @@
 """One of several servers gets far more traffic than the others, and its requests wait.
 
 ## Looks for
-Servers that serve the same entry, one of which gets at least half as many requests again as the mean of all, with a
-longer queue than the others.
+Several servers serve the same entry point. One gets at least half as many requests again as their mean, and its queue
+is longer.
 
 ## Means
-The deployment has room, and the balancer does not use it: connections that live long (gRPC, HTTP keep-alive) pin
-clients to a server, weights are wrong, or affinity sends one tenant's traffic to one place.
+The deployment has room, but the balancer does not use it. Long-lived connections (gRPC, HTTP keep-alive) pin clients to
+a server, weights are wrong, or affinity concentrates one tenant's traffic.
 
 ## Rules out
-- Chance: the share must be beyond what independent choices give.
-- Traffic that is uneven, and yet nobody waits for it.
+- Chance: the share must exceed what independent choices produce.
+- Uneven traffic without a wait.
 - A server that is slower at the same load (`replica-outlier`).
 
 ## Do
-1. Balance per request, not per connection: an L7 balancer for gRPC, client-side `round_robin`, or a limit on a
-   connection's age.
+1. Balance per request, not per connection: an L7 balancer for gRPC, client-side `round_robin`, or a maximum connection
+   age.
 2. Balance by outstanding requests (least request), not by count.
-3. Check weights, affinity and readiness of the servers that idle.
+3. Check weights, affinity and readiness of the idle servers.
 
 ## Sources
 gRPC documentation, "Load Balancing"; Kubernetes blog, "gRPC Load Balancing on Kubernetes without Tears".

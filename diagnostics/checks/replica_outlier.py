@@ -1,26 +1,26 @@
 """One of several servers executes the same work slower than the others.
 
 ## Looks for
-Servers with the same models and the same configuration, one of which takes longer for executions of about the same
-batches, without getting more traffic; and with as much traffic as they get, the longer queue in front of those.
+Servers have the same models and configuration, but one takes longer to execute similar batches without more traffic. At
+the same traffic, its queue is longer, too.
 
 ## Means
-The machine under it is worse than its like: clocks or cooling, a noisy neighbour, another driver, a bad host path, a
-processor limit. Every request that the balancer sends there is slow.
+The machine is worse than the others. Typical causes: clocks or cooling, a noisy neighbour, another driver, a bad host
+path, a CPU limit. Every request that the balancer sends there is slow.
 
 ## Rules out
 - More traffic, or larger batches, than the others (`replica-imbalance`).
-- Another configuration: servers that differ are not compared.
+- A different configuration: such servers are not compared.
 - A version that is slow everywhere (`version-regression`).
 
 ## Do
-1. Take the server out of the balancer, and see the tail fall.
-2. Compare it with a healthy one (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `nvidia-smi pmon -c 1` on both): clocks and
-   throttle reasons, processes on the GPU, driver, kernel launch time, cgroup limits, interrupts.
-3. Drain and replace the node; a pod that moves often heals it, and hides the node.
+1. Take the server out of the balancer, and check that the tail falls.
+2. Compare it with a healthy server (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `nvidia-smi pmon -c 1` on both). Compare
+   clocks, throttle reasons, GPU processes, driver, kernel launch time, cgroup limits and interrupts.
+3. Drain and replace the node. Moving the pod also helps, but hides the bad node.
 
 ## Sources
-server#8947 (a node that turned bad: launches 1.24 times, host functions 11.6 times slower, kernels the same).
+server#8947 (a node that degraded: launches 1.24 times and host functions 11.6 times slower, kernels the same).
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """A model answers requests with errors.
 
 ## Looks for
-Failures that a model reports itself, and requests that a stage completed but the next stage of the ensemble never
-received, while the ensemble reports failures.
+A model reports failures of its own. Or one stage completed requests that the next stage never received, while the
+ensemble reports failures.
 
 ## Means
-The backend raises, or the model returns an error response. Since Triton 24.06 a Python model that answers with an error
-counts as a success: only the flow between the stages, and the ensemble's own failures, show it.
+The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as
+a success. Only the flow between stages and the ensemble's own failures show it.
 
 ## Rules out
-- Requests refused at a limited queue, or that outlive its timeout (`queue-rejections`): they never execute. Where the
-  queue may refuse and no reasons are counted, nothing is said.
-- Requests on their way: what waits at the next stage is taken off.
-- An instance whose process is gone (`execution-hung`), where requests wait or its processes can be counted. It fails
-  a request a second, evenly; where nothing else shows it, the finding says what to look at.
-- Cancelled requests of few clients: below 1 % and five requests nothing is said.
+- Requests that a limited queue refuses, or that outlive its timeout (`queue-rejections`): they never execute. If the
+  queue may refuse requests and no reasons are counted, nothing is reported.
+- Requests in flight: those that wait at the next stage are subtracted.
+- An instance whose process is gone (`execution-hung`), if requests wait or its processes can be counted. It fails one
+  request per second, evenly. If nothing else shows it, the finding lists what to check.
+- Cancelled requests of few clients: below 1 % and five requests, nothing is reported.
 
 ## Do
-1. Read the server's log and the error text that clients get, for this model.
+1. Read the server's log and the error text that clients get for this model.
 2. Send one failing request to this model alone: `curl -X POST HOST:8000/v2/models/NAME/infer -d @request.json`.
-3. If a version was just deployed, go back to the one before (`version_policy`).
+3. If a version was just deployed, restore the previous one (`version_policy`).
 
 ## Sources
 Triton core, failure reasons (24.07). server#7713, server#8521 (a returned error counts as success). One failed ensemble

@@ -1,32 +1,32 @@
 """Requests wait in Triton's scheduler although instances are free.
 
 ## Looks for
-A queue with instances that are not busy, and in traces the part of the waits that nothing explains: instances free
-while requests wait where every request is traced, else waits longer than a queue of limited length can cause.
+A queue exists although instances are free. Traces show waits without an explanation. If every request is traced:
+instances are free while requests wait. Otherwise: waits exceed what a queue of limited length can cause.
 
 ## Means
-The dynamic batcher sleeps with work at hand. Any queue policy (`max_queue_size`, a timeout, priorities) turns off its
-prefetching and exposes a wake-up that can be lost: the batcher then sleeps up to 500 ms, or until the next accepted
-request. With a short limit, requests are refused meanwhile.
+The dynamic batcher sleeps while work waits. Any queue policy (`max_queue_size`, a timeout, priorities) turns off its
+prefetching, and a wake-up can then be lost. The batcher then sleeps up to 500 ms, or until it accepts the next request.
+With a short limit, requests are refused meanwhile.
 
 ## Rules out
 - Instances that are busy (`single-instance-serialization`, `capacity-exceeded`).
-- A batching window, in which waiting is meant (`batch-window-mistuned`): its length is taken off.
-- Bursts: what a full queue can explain is taken off (`bursty-arrivals`).
-- Instances that are hung or gone (`execution-hung`), and the rate limiter (`single-instance-serialization`).
-- Too few instances for what is offered, refused requests included: without the policy the queue would grow without end
+- A batching window, which waits by design (`batch-window-mistuned`): its length is subtracted.
+- Bursts: the wait that a full queue explains is subtracted (`bursty-arrivals`).
+- Instances that hang or are gone (`execution-hung`), and the rate limiter (`single-instance-serialization`).
+- Too few instances for the offered load, refused requests included: without the policy, the queue grows without end
   (`queue-rejections`).
-- A host without processors to spare, whose threads wake late (`host-cpu-starved`).
+- A host without spare CPU, whose threads wake up late (`host-cpu-starved`).
 
 ## Do
-1. Remove the queue policy of the model, as the patch says, `curl -X POST HOST:8000/v2/repository/models/NAME/load`,
-   and limit load in front of Triton instead.
-2. Where the policy must stay: a steady trickle of requests wakes the batcher, and a longer limit refuses fewer.
+1. Remove the model's queue policy as the patch shows. Then run `curl -X POST HOST:8000/v2/repository/models/NAME/load`.
+   Limit load in front of Triton instead.
+2. If the policy must stay: a steady trickle of requests wakes the batcher, and a longer limit refuses fewer.
 3. Without any policy: update Triton, and report the stall with a trace of every request (`--trace-config rate=1`).
 
 ## Sources
 Triton core, `dynamic_batch_scheduler.cc` and `scheduler_utils.cc` (prefetching is off when a queue policy is set).
-Measured on 24.10: with a limit of 4, stalls of 0.5 s held 480 of 768 refused requests while the lane was 59 % busy.
+Measured on 24.10 with a limit of 4: stalls of 0.5 s held 480 of 768 refused requests. The instance was 59 % busy.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """Sequences wait for a slot while the instances idle.
 
 ## Looks for
-A model under the sequence batcher whose requests wait although its instances are free most of the time.
+A model with the sequence batcher has waiting requests although its instances are mostly free.
 
 ## Means
-Every sequence holds a slot from its first request to its last, or until it has been idle for
-`max_sequence_idle_microseconds`. With all slots taken, new sequences wait in the backlog, however idle the instances
-are between the requests of those that hold one; batches get small as sequences end.
+Each sequence holds a slot from its first request to its last, or until it idles for `max_sequence_idle_microseconds`.
+With all slots taken, new sequences wait in the backlog, however idle the instances are. Batches get small as sequences
+end.
 
 ## Rules out
-- Busy instances: then there is too little capacity (`single-instance-serialization`).
+- Busy instances: capacity is too small then (`single-instance-serialization`).
 - A dynamic batcher's window: sequence models have none (`batch-window-mistuned`).
 
 ## Do
-1. More slots: a larger `max_batch_size`, more instances, or with the oldest strategy a larger
-   `max_candidate_sequences`.
-2. Free slots sooner: let clients send the END flag, and lower `max_sequence_idle_microseconds` to what clients pause.
-3. With the direct strategy keep `max_queue_delay_microseconds` small: it holds slots of a batch for each other.
+1. Add slots: a larger `max_batch_size`, more instances, or with the oldest strategy a larger `max_candidate_sequences`.
+2. Free slots sooner: let clients send the END flag, and lower `max_sequence_idle_microseconds` to the length of
+   clients' pauses.
+3. With the direct strategy, keep `max_queue_delay_microseconds` small: it holds slots of a batch for each other.
 
 ## Sources
 Triton user guide, "Batchers", sequence batcher. server#4841 (batches of 64 decay to a few under 500 clients).

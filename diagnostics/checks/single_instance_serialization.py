@@ -1,51 +1,52 @@
 """A stage's instances are all busy while the device under them has room.
 
 ## Looks for
-Requests that wait for an instance (queue time) while the instances of that model execute nearly all the time (busy
-share from the batch statistics), and a device with headroom. Or executions that use up a resource of the rate limiter
-(`rate_limiter` in `instance_group`), while instances rest. Or executions that last longer beside others than alone.
+Requests wait for an instance (queue time) while that model's instances are nearly always busy and the device has
+headroom. Instance utilization comes from the batch statistics. Or executions use up a resource of the rate limiter
+(`rate_limiter` in `instance_group`) while instances idle. Or executions take longer next to others than alone.
 
 ## Means
-The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every
-request of the pipeline waits in line for it, however fast the other stages are. It holds at any count. The rate limiter
-(`--rate-limit=execution_count`) can make one of many: without `--rate-limit-resource` there is as much of a resource as
-the instance that needs most of it needs, so that `count: 1` lets one instance execute at a time. While that one waits,
-no other model of the server begins an execution: requests may wait for models that need no resource at all.
+Each instance serves one request, or one batch, at a time, and there are too few instances. Usually there is one. Every
+request of the pipeline waits for this stage, however fast the other stages are. Several instances can also be too few.
+The rate limiter (`--rate-limit=execution_count`) can make several instances work as one. Without
+`--rate-limit-resource`, Triton provides only as much of a resource as its most demanding instance needs. With
+`count: 1`, one instance then executes at a time. While an instance waits for a resource, no other model of the server
+starts an execution. Even models that need no resource may wait.
 
-A lock that instances share makes one of many, too: a lock on a file or in a database, a mutex, one thread pool, one
-connection. All instances look busy, and throughput stays what one instance reaches. Where no execution is seen beside
-fewer others, busy instances may work or wait for each other. Then no number of them is proposed.
+A lock that instances share has the same effect: a lock on a file or database, a mutex, a pool. One shared connection
+does, too. All instances look busy, but throughput stays at that of one instance. If no execution ran next to fewer
+others, work and waiting for a lock look the same. No instance count is proposed then.
 
 ## Rules out
-- Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
-- A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
+- Batches that could form but do not: batching costs less than instances (`batch-size-collapse`).
+- A queue caused by the batching window: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
-- A model that waits for others that it calls (`bls-serialization`), or for one that is the limit itself: then that
-  one is named, and what waits for its caller is its doing.
-- A stage behind it that completes less than this one passes on: requests would wait there instead.
-- With one instance, a lock that a second one would share: it cannot be known beforehand.
-- Instances that are hung or gone: more would only replace them (`execution-hung`).
-- A rate limiter that is off (the server's log says so) or does not bind: its resources are idle then, or more execute.
-- An LLM engine's row: it batches inside, so an instance is not one request at a time.
+- A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
+- A next stage that completes less than this one passes on: requests would wait there instead.
+- With one instance, a lock that a second one would share: nothing shows it in advance.
+- Instances that hang or are gone: new ones would only replace them (`execution-hung`).
+- A rate limiter that is off (see the server's log).
+- A rate limiter that is not the limit: its resources idle, or more instances execute.
+- An LLM engine's row: the engine batches inside, so one instance serves many requests.
 
 ## Do
-1. Raise `instance_group.count` of the model as the patch says, then have Triton read it:
-   `curl -X POST HOST:8000/v2/repository/models/NAME/load` (polling does so by itself; without model control restart).
-   It is applied in place, without a reload.
-2. Check that memory allows it: every instance of most backends loads its own weights.
-3. Where the rate limiter binds: take `rate_limiter` out of the `instance_group`, or start Triton with
+1. Raise `instance_group.count` of the model as the patch shows. Then load the model:
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`. Polling loads it by itself. Without model control, restart
+   Triton. The change is applied in place, without a reload.
+2. Check that memory allows it: most backends load the weights once per instance.
+3. If the rate limiter is the limit, remove `rate_limiter` from the `instance_group`. Or start Triton with
    `--rate-limit-resource=NAME:COUNT`. More instances would wait for the same resource.
-4. Where instances wait for each other: take stacks of two instances at once (`py-spy dump --pid STUB`; `cat
-   /proc/locks` for locks on files) and remove what they share, or hold it for shorter.
-5. Where it cannot be told: run one instance alone under load, or read traces of all requests (`rate=1`). If an
-   execution is shorter alone, instances share a lock, and more of them would wait for it.
-6. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
-   twice as long instead, they share a lock or thread pool: go back, and serve the model from more processes.
+4. If instances wait for each other, dump the stacks of two at once (`py-spy dump --pid STUB`). For file locks, run
+   `cat /proc/locks`. Remove what they share, or hold it for less time.
+5. If that stays unclear, run one instance alone under load, or trace every request (`rate=1`). If an execution is
+   faster alone, instances share a lock, and more of them would wait for it.
+6. Measure again (`diag explain HOST:8000`): the queue should drop to about the predicted value. If executions take
+   twice as long instead, instances share a lock or thread pool. Undo the change and run the model in more processes.
 
 ## Sources
-Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course
-lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Measured on 24.10: of three instances
-that share a lock on a file, executions of 25 ms took 66. Erlang C with Allen-Cunneen's correction.
+Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681. A public course lab:
+one instance queued 132 ms at 18.9 ms of work, on an idle GPU. Measured on 24.10: three instances share a file lock, and
+executions of 25 ms took 66 ms. Erlang C with Allen-Cunneen's correction.
 """
 
 from __future__ import annotations

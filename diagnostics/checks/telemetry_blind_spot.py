@@ -1,25 +1,26 @@
-"""Something that decides between causes cannot be seen.
+"""Data that separates causes is missing.
 
 ## Looks for
-For every model with traffic: its instance count and settings, its busy share, its device's headroom. For the server:
-counters that stand still or are switched off while requests flow, engine rows that stay at zero under a busy ensemble.
+For every model with traffic: its instance count and settings, its instance utilization, its device's headroom. For the
+server: counters that stand still or are off while requests flow. Also engine rows that stay at zero under a busy
+ensemble.
 
 ## Means
-The diagnosis is weaker than it could be: a cause may go unnamed, or be named with less confidence. It is never by
-itself the reason why requests are slow.
+The diagnosis is weaker than it could be: a cause may be missing, or reported with less confidence. This is never why
+requests are slow.
 
 ## Rules out
 - Idle models: they have nothing to show.
-- Engines' rows: their busy share and queue mean nothing, so their absence hides nothing.
+- Engines' rows: their utilization and queue mean nothing, so nothing is lost without them.
 
 ## Do
 1. Switch on what the list of blind spots names. Statistics and configuration cost one HTTP read per interval; GPU
-   metrics a DCGM sample every two seconds. Latency summaries are not needed here, and cost throughput on small hot
-   models.
+   metrics cost one DCGM sample every two seconds. Latency summaries are not needed, and they reduce the throughput of
+   small, busy models.
 
 ## Sources
 Triton user guide, "Metrics". server#8125 (counters frozen with `counter_latencies=false`), tensorrtllm_backend#49
-(engine rows all zero before 23.12), model_analyzer#862 (GPU metrics gone under MIG or a second DCGM agent).
+(engine rows all zero before 23.12). model_analyzer#862 (GPU metrics gone under MIG or a second DCGM agent).
 """
 
 from __future__ import annotations

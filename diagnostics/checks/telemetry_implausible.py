@@ -1,23 +1,23 @@
-"""Counters say what cannot be.
+"""Counters show impossible values.
 
 ## Looks for
-Counters that jump by more than any request can take or run backwards without a restart, and members of an ensemble that
-count far fewer requests than the ensemble completed.
+Counters jump by more than any request can take, or run backwards without a restart. Or members of an ensemble count far
+fewer requests than it completed.
 
 ## Means
-The numbers of this model cannot be trusted for those reads: an unsigned underflow in the server (1.8e16 µs), a proxy
-that mixes two servers under one address, a corrupted scrape, or a backend that does not report. The reads in question
-are left out of every other figure.
+Do not trust this model's numbers for those reads. Typical causes: an unsigned underflow in the server (1.8e16 µs), a
+proxy that mixes two servers, a corrupted scrape. A backend that does not report is another. All other figures leave
+these reads out.
 
 ## Rules out
-- A restart, reload or new version: counters start from zero then, which is normal.
+- A restart, reload or new version: counters restart from zero, which is normal.
 - A response cache, which answers without the members.
 - Counters that stand at zero while requests flow (`telemetry-blind-spot`).
 
 ## Do
 1. Check that the address leads to one server (`getent ahosts HOST`): two behind one name alternate in every scrape.
-2. Update Triton if durations underflow; dashboards should drop increases beyond a server's uptime.
-3. Compare with the statistics endpoint: it and the metrics count apart.
+2. Update Triton if durations underflow. Dashboards should drop increases beyond a server's uptime.
+3. Compare with the statistics endpoint: it counts separately from the metrics.
 
 ## Sources
 server#1985, server#2137 (durations of 1.3e20 µs), server#5296 (members of a parallel ensemble counted wrongly). Triton

@@ -1,22 +1,22 @@
-"""A new version executes slower than the one before it.
+"""A new version executes slower than the previous one.
 
 ## Looks for
-Two versions of a model in one window, or one version before and after it was loaded anew, whose warm executions of the
-same batch sizes take different times.
+Two versions of a model in one window, or one version before and after a reload, differ in execution time. Only warm
+executions of the same batch sizes are compared.
 
 ## Means
-The deployment made it slower: another engine build, precision, shape, preprocessing, or a backend that changed with the
-image. Load did not: the same number of items per execution is compared.
+The deployment is slower: another engine build, precision, shape or preprocessing, or a backend that changed with the
+image. Load is not the cause: executions with the same number of items are compared.
 
 ## Rules out
-- A version that is only cold: its first executions are left out (`cold-start`).
-- Larger batches: only sizes that both executed count.
-- More load: time in the queue is not compared.
+- A cold version: its first executions are left out (`cold-start`).
+- Larger batches: only sizes that both versions executed count.
+- More load: queue time is not compared.
 
 ## Do
-1. Pin the version before it, as the patch says, then `curl -X POST HOST:8000/v2/repository/models/NAME/load`; it is
-   applied in place while the files are still there.
-2. Compare how both were built: engine build options and precision, image and driver, inputs' shapes.
+1. Pin the previous version, as the patch shows. Then run `curl -X POST HOST:8000/v2/repository/models/NAME/load`. It is
+   applied in place while the files still exist.
+2. Compare how both were built: engine build options and precision, image and driver, shapes of inputs.
 3. Measure the new version alone at one batch size before it serves again.
 
 ## Sources

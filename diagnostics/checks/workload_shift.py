@@ -1,7 +1,7 @@
-"""What users ask for changed inside the window, and requests take longer since.
+"""The workload changed inside the window, and requests have taken longer since.
 
 ## Looks for
-An arrival rate, or items per request, that rose at one moment and stayed, and a mean latency that is higher after it
+The arrival rate, or the items per request, rose at one moment and stayed higher. The mean latency is higher after it
 than before.
 
 ## Means
@@ -11,13 +11,13 @@ something, moved traffic here, or changed a client.
 ## Rules out
 - Bursts that come and go (`bursty-arrivals`): a shift stays to the end of the window.
 - A load, a new version or other settings at that moment (`version-regression`, `model-reload-stall`).
-- A stage that is now full: it is named as the cause, and this one as what set it off.
+- A stage that is now full: that stage is the cause, and this finding is its trigger.
 
 ## Do
-1. Ask who changed what at that time: clients, batch jobs, routing, prompts.
-2. If it is to stay, size for it: `diag explain HOST:8000` on the new load alone names the stage that is full, and what
-   it needs.
-3. If not, limit it in front of Triton.
+1. Ask who made a change at that time: clients, batch jobs, routing, prompts.
+2. If the new load stays, size for it: run `diag explain HOST:8000` on the new load alone. It names the full stage and
+   what it needs.
+3. If it does not stay, limit it in front of Triton.
 
 ## Sources
 Levin and Kline 1985 (change points that last). SRE workbook, "Managing Load".

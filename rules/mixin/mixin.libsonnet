@@ -272,8 +272,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests that could run together run one at a time, while others wait",
-              "description": "Each execution pays its fixed cost for one request. Batching is off, or the batcher cannot join requests: unequal shapes, different sets of optional inputs, or so many instances that each finds one request at a time. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests that could run together run one at a time while others wait",
+              "description": "Each execution pays its fixed cost for a single request. Batching is off, or the batcher cannot join requests. Shapes differ, optional inputs differ, or so many instances run that each takes one request. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batch-size-collapse.md"
             }
           },
@@ -286,7 +286,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait for a batching window to end while the instances idle",
-              "description": "The window adds its length to nearly every request to gather others. With free instances that is pure added latency. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Nearly every request waits for the window while the batcher gathers others. With free instances, this only adds latency. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batch-window-mistuned.md"
             }
           },
@@ -298,8 +298,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: batches form, and cost as much as their requests one by one",
-              "description": "The device is already full at one item, or the model loops over its batch. Batching then only makes every request wait for its neighbours' work; a longer window or a larger batch makes it worse. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: batches form, but cost as much as their requests one by one",
+              "description": "The device is already full with one item, or the model loops over its batch. Batching then only makes each request wait for its neighbours' work. A longer window or a larger batch makes it worse. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batching-without-gain.md"
             }
           },
@@ -312,7 +312,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a model that calls other models holds its instances while it waits for them",
-              "description": "Business logic scripting runs one request per instance: while a call waits for its answer, the instance does nothing else. Its busy time is its callees' time, so the callees idle behind it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Business logic scripting (BLS) runs one request per instance: the instance does nothing else while a call is pending. Its busy time is the time of the models it calls, so those idle behind it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/bls-serialization.md"
             }
           },
@@ -325,7 +325,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: requests arrive in bursts that the deployment serves one after another",
-              "description": "The mean load is small, and yet many requests come at once: a batch job, a retry storm, a gateway that flushes, clients on one timer. They queue behind each other, or share one engine iteration, and the tail of latency is theirs. Averages over a minute show nothing. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The mean load is small, but many requests arrive at once. Typical sources: a batch job, a retry storm, a gateway that flushes, clients on one timer. They queue behind each other, or share one engine iteration, and form the tail of latency. Averages over a minute show nothing. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/bursty-arrivals.md"
             }
           },
@@ -337,8 +337,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: more arrives than this deployment can serve at any setting",
-              "description": "Work arrives faster than it can be done. The queue grows for as long as that lasts, and its length says how long it has lasted, not how slow the model is. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: more requests arrive than this deployment can serve at any setting",
+              "description": "Requests arrive faster than they can be served. The queue grows as long as this lasts. Its length shows how long the overload has lasted, not how slow the model is. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/capacity-exceeded.md"
             }
           },
@@ -350,8 +350,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests met a version that was loaded but not warm",
-              "description": "The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation, caches. Without `model_warmup`, or with one that does not cover the served batch sizes and shapes, users pay it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests reached a version that was loaded but not warm",
+              "description": "The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation, caches. Without `model_warmup` that covers the served batch sizes and shapes, users pay for it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/cold-start.md"
             }
           },
@@ -364,7 +364,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }} on {{ $labels.server }}: an ensemble's requests lose time between its stages",
-              "description": "The ensemble scheduler itself takes long: it copies large intermediate tensors (most of all between GPU and processor), waits for a limit of its own (`max_inflight_requests`), or makes many small steps of what one stage could do. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The ensemble scheduler takes long. It copies large intermediate tensors, above all between GPU and CPU. Or it waits for its own limit (`max_inflight_requests`), or runs many small steps that one stage could do. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/ensemble-overhead.md"
             }
           },
@@ -376,8 +376,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: executions began and never end",
-              "description": "An instance is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout, a stopped process. Or its process was killed: Triton 24.10 does not start it again, logs nothing, and fails about one request a second with it. Where all instances are stuck, counters stand still, so a dashboard of rates shows no traffic instead of a fault. Where some are, the rest serves, and requests wait as if there were fewer. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: executions started and never ended",
+              "description": "An instance is stuck inside its backend. Typical causes: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout, a stopped process. Or its process was killed. Triton 24.10 does not restart it, logs nothing, and fails about one request per second on it. If all instances are stuck, counters stand still, and a dashboard of rates shows no traffic instead of a fault. If some are stuck, the others serve, and requests wait as if there were fewer instances. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/execution-hung.md"
             }
           },
@@ -390,7 +390,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }} on {{ $labels.server }}: an ensemble idles while clients call its members one after another",
-              "description": "The pipeline is written down on the server and done by hand in a client or a service. Each stage costs a round trip: encoding, network, and the caller's own time, and intermediate tensors travel twice. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The pipeline is configured on the server, but a client or a service runs it by hand. Each stage costs a round trip: encoding, network and the caller's own time. Intermediate tensors travel twice. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/external-orchestration.md"
             }
           },
@@ -403,7 +403,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: the server's HTTP or gRPC frontend is the limit, not the models behind it",
-              "description": "Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added. Little of the wait shows as handling in traces: a request waits unread in its connection, or half read while others take turns. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the models' clocks start, so no model shows it. Rates stay flat, however many instances or GPUs you add. Traces show little of the wait: a request waits unread in its connection, or half read while others are served. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/frontend-limited.md"
             }
           },
@@ -415,8 +415,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage spends its time on moving inputs and outputs, not on executing",
-              "description": "Tensors are large, are copied between host and device, or converted: images or embeddings as FP32, many inputs, pageable memory, Python backends that copy GPU tensors to the host. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage spends its time moving inputs and outputs, not executing",
+              "description": "Tensors are large, copied between host and device, or converted. Typical causes: images or embeddings as FP32, many inputs, pageable memory, Python backends that copy GPU tensors to the host. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/input-output-cost.md"
             }
           },
@@ -428,8 +428,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait out the load of a model",
-              "description": "While a version is loaded its requests wait: the old copy was unloaded first, both copies fight for memory or processors, or the load holds what executions need. Users see a spike at each deployment. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait while a model loads",
+              "description": "Requests wait while a version loads. The old copy was unloaded first, both copies compete for memory or CPU, or the load holds what executions need. Users see a spike at each deployment. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-reload-stall.md"
             }
           },
@@ -441,8 +441,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: a model that is asked for, or the whole server, was not there",
-              "description": "Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Whatever is slow once it is back, as cold executions, follows from it. Where a new version failed and an older one serves, users still get that one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: a requested model, or the whole server, was not available",
+              "description": "Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Slowness after its return, such as cold executions, is a consequence. If a new version failed, users still get the old one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-unavailable.md"
             }
           },
@@ -455,7 +455,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share a GPU than it can serve at once",
-              "description": "Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Each instance beyond what fills the card only lengthens the executions of the others. The queue moves from Triton, which shows and batches it, into the card, which does not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/over-instanced.md"
             }
           },
@@ -467,8 +467,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests of low priority wait while those of high priority overtake them",
-              "description": "Triton's dynamic batcher serves the highest level that has requests, strictly. As long as the higher levels keep the instances busy, the lowest waits without bound; the mean looks bearable, and one class of users is not served. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: low-priority requests wait while high-priority ones overtake them",
+              "description": "Triton's dynamic batcher always serves the highest level that has requests. While higher levels keep the instances busy, the lowest waits without bound. The mean looks acceptable, but one class of users is not served. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/priority-starvation.md"
             }
           },
@@ -480,8 +480,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests are refused at a queue that is full, or expire in it",
-              "description": "The queue policy does what it says: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. A full queue is counted nowhere as such; in an ensemble it shows as failures with reason OTHER of the ensemble while no member fails. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests are refused by a full queue, or expire in it",
+              "description": "The queue policy works as configured: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. No counter records a full queue. In an ensemble, it shows as failures with reason OTHER while no member fails. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/queue-rejections.md"
             }
           },
@@ -494,7 +494,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a model answers requests with errors",
-              "description": "The backend raises, or the model returns an error response. Since Triton 24.06 a Python model that answers with an error counts as a success: only the flow between the stages, and the ensemble's own failures, show it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as a success. Only the flow between stages and the ensemble's own failures show it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/request-failures.md"
             }
           },
@@ -507,7 +507,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait in Triton's scheduler although instances are free",
-              "description": "The dynamic batcher sleeps with work at hand. Any queue policy (`max_queue_size`, a timeout, priorities) turns off its prefetching and exposes a wake-up that can be lost: the batcher then sleeps up to 500 ms, or until the next accepted request. With a short limit, requests are refused meanwhile. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The dynamic batcher sleeps while work waits. Any queue policy (`max_queue_size`, a timeout, priorities) turns off its prefetching, and a wake-up can then be lost. The batcher then sleeps up to 500 ms, or until it accepts the next request. With a short limit, requests are refused meanwhile. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/scheduler-stall.md"
             }
           },
@@ -520,7 +520,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: sequences wait for a slot while the instances idle",
-              "description": "Every sequence holds a slot from its first request to its last, or until it has been idle for `max_sequence_idle_microseconds`. With all slots taken, new sequences wait in the backlog, however idle the instances are between the requests of those that hold one; batches get small as sequences end. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Each sequence holds a slot from its first request to its last, or until it idles for `max_sequence_idle_microseconds`. With all slots taken, new sequences wait in the backlog, however idle the instances are. Batches get small as sequences end. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/sequence-batcher-starved.md"
             }
           },
@@ -533,7 +533,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage's instances are all busy while the device under them has room",
-              "description": "The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every request of the pipeline waits in line for it, however fast the other stages are. It holds at any count. The rate limiter (`--rate-limit=execution_count`) can make one of many: without `--rate-limit-resource` there is as much of a resource as the instance that needs most of it needs, so that `count: 1` lets one instance execute at a time. While that one waits, no other model of the server begins an execution: requests may wait for models that need no resource at all. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Each instance serves one request, or one batch, at a time, and there are too few instances. Usually there is one. Every request of the pipeline waits for this stage, however fast the other stages are. Several instances can also be too few. The rate limiter (`--rate-limit=execution_count`) can make several instances work as one. Without `--rate-limit-resource`, Triton provides only as much of a resource as its most demanding instance needs. With `count: 1`, one instance then executes at a time. While an instance waits for a resource, no other model of the server starts an execution. Even models that need no resource may wait. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/single-instance-serialization.md"
             }
           },
@@ -545,8 +545,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: a new version executes slower than the one before it",
-              "description": "The deployment made it slower: another engine build, precision, shape, preprocessing, or a backend that changed with the image. Load did not: the same number of items per execution is compared. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: a new version executes slower than the previous one",
+              "description": "The deployment is slower: another engine build, precision, shape or preprocessing, or a backend that changed with the image. Load is not the cause: executions with the same number of items are compared. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/version-regression.md"
             }
           }
@@ -563,8 +563,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: clients wait long beyond the time that the server takes",
-              "description": "The time passes before the request reaches the server or after its answer left: network distance, payload size, JSON where binary would do, a proxy, a connection per request, or a client that is busy itself. Nothing that is set in Triton shortens it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: clients wait much longer than the server works",
+              "description": "Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large payloads, JSON instead of binary, a proxy, one connection per request, a busy client. No setting of Triton shortens it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/client-or-transport-bound.md"
             }
           },
@@ -576,7 +576,7 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: what users ask for changed inside the window, and requests take longer since",
+              "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: the workload changed inside the window, and requests have taken longer since",
               "description": "Nothing in the deployment broke: more traffic, or larger requests, arrived from that moment on. Someone launched something, moved traffic here, or changed a client. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/workload-shift.md"
             }
@@ -594,8 +594,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait inside the engine for one of its slots, while its KV cache has room",
-              "description": "The engine was built, or is configured, for fewer sequences at a time than arrive while one runs. The wait is part of the engine's time, and looks like a slow model. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait inside the engine for a slot, while its KV cache has room",
+              "description": "The engine was built or configured for fewer sequences at a time than arrive. The wait is part of the engine's time, so the model looks slow. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-batch-limit.md"
             }
           },
@@ -607,8 +607,8 @@
               "severity": "info"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine itself is the time: it works on a request for most of it, and nothing waits",
-              "description": "The model is slow, not the service: prompts and tokens times the length of an iteration. That is normal for an LLM. No setting of Triton helps; only a faster engine, or fewer tokens, do. It is for information, whatever the latency. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine's own work is most of the time, and nothing waits",
+              "description": "The model is slow, not the service: prompts and tokens times the length of an iteration. That is normal for an LLM. No setting of Triton helps: use a faster engine, or fewer tokens. This is reported for information, whatever the latency. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-bound.md"
             }
           },
@@ -620,8 +620,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: each iteration of the engine is filled to its token budget, so that prompts wait to be read",
-              "description": "Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation goes on. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: each iteration of the engine fills its token budget, so prompts wait",
+              "description": "Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation continues. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-token-budget.md"
             }
           },
@@ -634,7 +634,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine runs one request, or one fixed batch, at a time while others wait inside",
-              "description": "In-flight batching is off or without effect. A request that arrives waits for the whole batch before it to end, and a short answer waits for the longest of its batch. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "In-flight batching is off or has no effect. A new request waits until the whole current batch ends, and a short answer waits for the batch's longest. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/inflight-batching-off.md"
             }
           },
@@ -647,7 +647,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait inside the engine for KV cache blocks, while slots are free",
-              "description": "The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is underused. Under `guaranteed_no_evict` a request reserves blocks for its prompt and all tokens that it *may* generate, so a large `max_tokens` costs cache even if answers are short. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The paged KV cache is too small for the served sequences, so the engine runs few at a time. Under `guaranteed_no_evict`, a request reserves blocks for its prompt and all tokens it *may* generate. So a large `max_tokens` uses cache even if answers are short. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/kv-cache-exhausted.md"
             }
           },
@@ -659,8 +659,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine pauses requests for lack of KV cache and takes them up again later",
-              "description": "The engine admitted more sequences than its cache can hold to their end. When blocks run out it takes them from some requests, whose work is done again later: tokens come in fits, and the slowest requests become far slower. The time to the first token may even improve. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine pauses requests for lack of KV cache and resumes them later",
+              "description": "The engine admitted more sequences than its cache can hold until they end. When blocks run out, it takes them from some requests, and their work is repeated later. Tokens then arrive in bursts, and the slowest requests get far slower. The time to the first token may even improve. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/kv-cache-thrashing.md"
             }
           },
@@ -672,8 +672,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: running requests stall whenever the engine reads the prompt of another",
-              "description": "Prompts and generation share iterations: each token of a running request then waits for someone else's prompt. Long prompts make gaps in streams that users see, at any load. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: running requests stall whenever the engine reads another request's prompt",
+              "description": "Prompts and generation share iterations, so each token of a running request waits for another's prompt. Long prompts cause gaps in streams that users notice, at any load. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/prefill-interference.md"
             }
           }
@@ -690,8 +690,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: another model on the same GPU takes the time that this one's executions need",
-              "description": "Models of one server share a card as processes do: each is slower while the other works. Neither is at fault; the sum of what they need is more than the card has at those times. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: another model on the same GPU takes the time that this model's executions need",
+              "description": "Models of one server share a card as processes do: each is slower while the other works. Neither model is at fault: together they need more than the card has at those times. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-contended-by-colocated-model.md"
             }
           },
@@ -703,8 +703,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: a process that is not Triton's works on the GPU, and requests wait for their turn",
-              "description": "Without MPS (NVIDIA's way to let processes share a card at once) the kernels of several processes never overlap: they take turns, and each turn of the stranger is time that Triton's executions wait. Nothing in Triton shows it but longer executions at the same load and batch. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: a process outside Triton works on the GPU, and requests wait for their turn",
+              "description": "Without MPS (NVIDIA's way to share a card between processes), kernels of several processes never overlap. They take turns, and Triton's executions wait for each turn of the other process. In Triton, only longer executions at the same load and batch show it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-contended-by-other-process.md"
             }
           },
@@ -716,8 +716,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the driver reports that the GPU itself is in trouble",
-              "description": "Work on this card fails, hangs or runs slower, whatever the models do, until the card is reset or exchanged. Its server may look healthy to a load balancer. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the driver reports a fault of the GPU itself",
+              "description": "Until the card is reset or exchanged, work on it fails, hangs or runs slower. A load balancer may still see a healthy server. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-fault.md"
             }
           },
@@ -730,7 +730,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU's memory is full",
-              "description": "The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Requests that already run are not slower for it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Running requests are not slower because of it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-memory-pressure.md"
             }
           },
@@ -742,8 +742,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: the GPU under a stage is full, so its requests wait and more instances cannot help",
-              "description": "The card does all it can. More instances share it and each execution takes longer; the queue moves inside the card. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: the GPU under a stage is full: requests wait, and more instances cannot help",
+              "description": "The card works at its limit. More instances share it, and each execution takes longer: the queue moves into the card. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-saturated.md"
             }
           },
@@ -756,7 +756,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: something holds the GPU's clock down while it works",
-              "description": "Executions take longer in proportion, at most: work that waits for memory is held up less. Heat and power brake are faults of cooling or supply. The power cap is how a full card works; it is a fault only where somebody lowered it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Executions take longer, at most in proportion: work that waits for memory slows less. Heat and power brake are faults of cooling or power supply. The power cap is how a full card works. It is a fault only if somebody lowered it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-throttled.md"
             }
           },
@@ -768,8 +768,8 @@
               "severity": "info"
             },
             "annotations": {
-              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU lowers its clock between sparse requests, and each one meets it low",
-              "description": "With too little work the driver lets the clock fall, and it takes some milliseconds to rise. The same model is faster under more load. Usually benign: it costs latency only where nobody waits for anybody. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU lowers its clock between sparse requests, and each request starts at the low clock",
+              "description": "With too little work, the driver lowers the clock, and raising it takes some milliseconds. The same model is faster under more load. This is usually harmless: it costs latency only at low load, without a queue. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/idle-clocks.md"
             }
           }
@@ -786,8 +786,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: the processors are full, so executions wait for a core and their instances with them",
-              "description": "More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy and are not working. One more instance is one more thread in the same line. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: the CPU is full: executions wait for a core, and their instances wait with them",
+              "description": "More threads want to run than there are cores. Each execution is stretched by its wait for a core: instances look busy but do not work. One more instance is one more thread in the same queue. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/host-cpu-starved.md"
             }
           },
@@ -799,8 +799,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.server }}: the server's memory goes on growing after it should have settled",
-              "description": "Something keeps what it is given: connections that clients leave behind, raw tensors that pile up in front of a slow stage, a leak in a backend or in a Python model. When the machine runs out, the kernel ends the server. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.server }}: the server's memory keeps growing after it should have settled",
+              "description": "Something keeps its data. Typical causes: abandoned client connections, raw tensors before a slow stage, a leak in a backend or Python model. When the machine runs out of memory, the kernel kills the server. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/memory-growth.md"
             }
           }
@@ -817,8 +817,8 @@
               "severity": "info"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: monitoring may take a part of what it watches",
-              "description": "Each summary keeps a sliding window per model and quantile under a lock, and each traced request writes a dozen timestamps and an export. On small hot models that is a share of the work, up to a third in one report. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: monitoring may use a part of the capacity it measures",
+              "description": "Each summary keeps a sliding window per model and quantile under a lock. Each traced request writes a dozen timestamps and an export. On small, busy models that is a share of the work: up to a third in one report. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/observer-overhead.md"
             }
           },
@@ -830,8 +830,8 @@
               "severity": "info"
             },
             "annotations": {
-              "summary": "{{ $labels.server }}: something that decides between causes cannot be seen",
-              "description": "The diagnosis is weaker than it could be: a cause may go unnamed, or be named with less confidence. It is never by itself the reason why requests are slow. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.server }}: data that separates causes is missing",
+              "description": "The diagnosis is weaker than it could be: a cause may be missing, or reported with less confidence. This is never why requests are slow. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/telemetry-blind-spot.md"
             }
           },
@@ -843,8 +843,8 @@
               "severity": "info"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: counters say what cannot be",
-              "description": "The numbers of this model cannot be trusted for those reads: an unsigned underflow in the server (1.8e16 µs), a proxy that mixes two servers under one address, a corrupted scrape, or a backend that does not report. The reads in question are left out of every other figure. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: counters show impossible values",
+              "description": "Do not trust this model's numbers for those reads. Typical causes: an unsigned underflow in the server (1.8e16 µs), a proxy that mixes two servers, a corrupted scrape. A backend that does not report is another. All other figures leave these reads out. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/telemetry-implausible.md"
             }
           }
@@ -862,7 +862,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: one of several servers gets far more traffic than the others, and its requests wait",
-              "description": "The deployment has room, and the balancer does not use it: connections that live long (gRPC, HTTP keep-alive) pin clients to a server, weights are wrong, or affinity sends one tenant's traffic to one place. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The deployment has room, but the balancer does not use it. Long-lived connections (gRPC, HTTP keep-alive) pin clients to a server, weights are wrong, or affinity concentrates one tenant's traffic. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/replica-imbalance.md"
             }
           },
@@ -875,7 +875,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: one of several servers executes the same work slower than the others",
-              "description": "The machine under it is worse than its like: clocks or cooling, a noisy neighbour, another driver, a bad host path, a processor limit. Every request that the balancer sends there is slow. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The machine is worse than the others. Typical causes: clocks or cooling, a noisy neighbour, another driver, a bad host path, a CPU limit. Every request that the balancer sends there is slow. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/replica-outlier.md"
             }
           }
