@@ -1,16 +1,19 @@
-"""A model names a platform that no server has, or one that is not its backend's, or misspells its backend.
+"""A model names a platform that no server has or that does not match its backend, or misspells its backend.
 
 ## Looks for
-A `platform` without `backend` that is none of Triton's; a `platform` of another backend than the one beside it; a
-`backend` that differs from a known one in a letter or two, or in upper and lower case; a `runtime` that leads out of
-the backend's folder; and a Python model whose version lacks the file that is loaded.
+Any of these:
+- A `platform` without `backend` that Triton does not have.
+- A `platform` that belongs to another backend than the `backend` next to it.
+- A `backend` that differs from a known one by a letter or two, or by case.
+- A `runtime` that leads out of the backend's folder.
+- A Python model whose version lacks the file to load.
 
 ## Means
 The server refuses the model at load: "unexpected platform type", "unexpected 'platform' and 'backend' pair", "unable to
-find backend library". Of a Python model whose file is missing, the load does not end.
+find backend library". If a Python model's file is missing, the load never ends.
 
 ## Do
-Write `backend` and leave `platform` to the server; an ensemble has `platform: "ensemble"` and no backend.
+Set `backend`, and let the server set `platform`. An ensemble has `platform: "ensemble"` and no backend.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`AutoCompleteBackendFields`, `ValidateModelConfig`) and `backend_model.cc`. Each

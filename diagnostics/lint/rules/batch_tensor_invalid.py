@@ -1,16 +1,17 @@
-"""A tensor that the server makes for a whole batch is declared in a way that the server refuses.
+"""A tensor that the server builds for a whole batch is declared in a way that the server refuses.
 
 ## Looks for
-A `batch_input` of another type than `TYPE_INT32` and `TYPE_FP32`; a `batch_input` or `batch_output` that has not
-exactly one `source_input`, or one that is no input of the model; and a `batch_output` whose `target_name` is missing,
-is no output of the model, or is written twice.
+Any of these:
+- A `batch_input` with a type other than `TYPE_INT32` and `TYPE_FP32`.
+- A `batch_input` or `batch_output` without exactly one `source_input`, or with one that the model lacks.
+- A `batch_output` with a missing or repeated `target_name`, or one that is no output of the model.
 
 ## Means
 The server refuses the model at load: "expects 1 source input", "unknown source input name", "unknown target output
-name". Without a `target_name` Triton 2.51 ends with a crash.
+name". Without a `target_name`, Triton 2.51 crashes.
 
 ## Do
-Name one input as source, and the outputs that are scattered.
+Name one input as source, and the outputs to scatter.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateBatchIO`). Each was seen on Triton 2.51.

@@ -1,19 +1,19 @@
-"""The batcher may hold a request longer than it may take.
+"""The batcher may hold a request longer than its latency budget.
 
 ## Looks for
-`max_queue_delay_microseconds` against the latency budget of the settings: a window that alone uses it up is an error,
-windows of an ensemble's steps that together do, too; half of it is a warning. Without a budget, a window of a tenth of
-a second or more is a warning. Engines have a rule of their own (`engine-batch-window`).
+`max_queue_delay_microseconds` is compared with the latency budget in the settings. An error: one window uses up the
+budget, or all windows of an ensemble's steps together do. A warning: a window uses half of it. Without a budget, a
+window of 0.1 s or more is a warning. Engines have their own rule (`engine-batch-window`).
 
 ## Means
-A request that finds no company waits the whole window before it executes, and at each step of an ensemble again.
+A request without company waits the whole window before it executes, again at each step of an ensemble.
 
 ## Do
-Set the window to what the latency target leaves beside the executions, or to 0: under load, batches form while
-instances are busy. The field's unit is microseconds. `latency_budget = "200ms"` in `.diag-lint.toml` says the target.
+Set the window to what the latency target leaves after the executions, or to 0. Under load, batches form while instances
+are busy. The field's unit is microseconds. `latency_budget = "200ms"` in `.diag-lint.toml` sets the target.
 
 ## Sources
-Triton user guide, "Delayed Batching". server#3321 (a queue of 200 ms at any load was the window).
+Triton user guide, "Delayed Batching". server#3321 (the window caused a queue of 200 ms at any load).
 """
 
 from __future__ import annotations

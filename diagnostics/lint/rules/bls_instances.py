@@ -1,17 +1,17 @@
-"""A model that calls an engine has fewer instances than the engine takes requests at once.
+"""A model that calls an engine has fewer instances than the engine's batch size.
 
 ## Looks for
-A Python model that calls an engine of the repository, by a parameter such as `tensorrt_llm_model_name` or a name in its
-code, and has fewer instances than that engine's `max_batch_size`. A model that awaits its calls, or hands them to
-threads, may have several open in one instance and is left out.
+A Python model calls an engine of the repository and has fewer instances than that engine's `max_batch_size`. The call
+shows in a parameter such as `tensorrt_llm_model_name`, or as a name in its code. A model that awaits its calls, or
+hands them to threads, is left out: an instance may have several open.
 
 ## Means
-Each request holds an instance of the calling model until the engine has answered. The engine never sees more requests
-than there are such instances, so its in-flight batch stays that small.
+Each request holds an instance of the calling model until the engine has answered. The engine never has more requests
+than there are such instances, so its in-flight batch stays small.
 
 ## Do
-Raise `instance_group.count` to the engine's batch size, or call the engine from an ensemble, whose requests hold
-nothing.
+Raise `instance_group.count` to the engine's batch size. Or call the engine from an ensemble, whose requests hold no
+instance.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (`bls_instance_count`). server#4137, tensorrtllm_backend#416.

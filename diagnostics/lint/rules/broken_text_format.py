@@ -1,14 +1,13 @@
 """A configuration is not protobuf text format, so its model does not load.
 
 ## Looks for
-A `config.pbtxt` that cannot be parsed: brackets that are not closed, a field without a value, a value without a field.
+A `config.pbtxt` that cannot be parsed: an open bracket, a field without a value, a value without a field.
 
 ## Means
-The server refuses the model at load, and ends at start under `--exit-on-error=true`, which is the default.
+The server refuses the model at load. Under `--exit-on-error=true`, the default, it exits at start.
 
 ## Do
-Mend the text at the place that is named. Fields whose names are not known are no concern of this rule: newer releases
-have more of them.
+Correct the text at the reported place. This rule accepts unknown field names, because newer releases add fields.
 
 ## Sources
 protobuf, "Text Format Language Specification". Triton core, `model_config_utils.cc` (`GetNormalizedModelConfig`).

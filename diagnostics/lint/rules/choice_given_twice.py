@@ -1,16 +1,18 @@
-"""Two fields are written of which a configuration may have one, so the model does not load.
+"""A configuration sets two fields that exclude each other, so the model does not load.
 
 ## Looks for
-More than one of `latest`, `all` and `specific` in `version_policy`; of `direct` and `oldest` in `sequence_batching`;
-of `zero_data` and `data_file` in an `initial_state`; and of `zero_data`, `random_data` and `input_data_file` in an
-input of `model_warmup`. Two schedulers are told by `scheduler-settings-conflict`, those of an ensemble by
-`ensemble-forbidden-field`.
+More than one of these in one block:
+- `latest`, `all` and `specific` in `version_policy`.
+- `direct` and `oldest` in `sequence_batching`.
+- `zero_data` and `data_file` in an `initial_state`.
+- `zero_data`, `random_data` and `input_data_file` in an input of `model_warmup`. Other rules report two schedulers
+  (`scheduler-settings-conflict`) and those of an ensemble (`ensemble-forbidden-field`).
 
 ## Means
 The server cannot parse the file: "Field … is specified along with field …, another member of oneof …".
 
 ## Do
-Keep the one that is meant.
+Keep the intended one.
 
 ## Sources
 Triton common, `model_config.proto` (`oneof`). protobuf, `text_format.cc`. Seen on Triton 2.51.

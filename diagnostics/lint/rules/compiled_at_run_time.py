@@ -1,20 +1,20 @@
-"""A model is compiled while it serves, again after every start.
+"""A model is compiled while it serves, again after each start.
 
 ## Looks for
-ONNX Runtime's TensorRT accelerator without an engine cache (`trt_engine_cache_enable`), and `torch.compile` in a
-Python model.
+ONNX Runtime's TensorRT accelerator without an engine cache (`trt_engine_cache_enable`), or `torch.compile` in a Python
+model.
 
 ## Means
-The accelerator builds an engine at load, and another whenever a shape leaves the range that it was built for: seconds
-to minutes, in which requests of the instance wait. `torch.compile` does the same in the process of the model.
+The accelerator builds an engine at load, and again for each shape outside the range it was built for. Each build takes
+seconds to minutes, and requests of the instance wait. `torch.compile` does the same in the model's process.
 
 ## Do
-Compile only the stable, hot model: turn the cache on and give profile ranges that cover what is served
-(`trt_profile_min_shapes`, …), or build the engine beforehand. Leave models that change often, or serve many shapes, to
-the plain runtime. Warm up each shape.
+Compile only the stable, busy model. Turn on the cache, and give profile ranges that cover served shapes
+(`trt_profile_min_shapes`, …). Or build the engine beforehand. Use the plain runtime for models that change often or
+serve many shapes. Warm up each shape.
 
 ## Sources
-onnxruntime_backend, README ("TensorRT Optimization"). server#3473 (a first request of a minute in spite of a warm-up).
+onnxruntime_backend, README ("TensorRT Optimization"). server#3473 (a first request of a minute despite a warm-up).
 PyTorch, "torch.compile" (recompilation).
 """
 

@@ -1,15 +1,15 @@
 """Several compiled versions of a model stay in GPU memory together.
 
 ## Looks for
-A TensorRT model that serves more than one version of those that are there (`version_policy` of `all`, `latest` above 1
-or `specific`).
+A TensorRT model that serves more than one of its existing versions (`version_policy` of `all`, `latest` above 1 or
+`specific`).
 
 ## Means
-Each version is an engine of its own, compiled for one GPU and one release of TensorRT, and holds its memory whether it
-is asked or not. Only what is stable and hot is worth it.
+Each version is a separate engine, compiled for one GPU and one release of TensorRT. It holds its memory even without
+requests. Only stable, busy versions are worth it.
 
 ## Do
-Serve the latest version only, the default, or keep the second just for the time of a change.
+Serve only the latest version, which is the default. Keep a second one only while you change versions.
 
 ## Sources
 `model_config.proto` (`ModelVersionPolicy`). TensorRT developer guide, "Version Compatibility" and "Hardware

@@ -1,12 +1,12 @@
-"""A configuration stands in a version's folder, where the server does not look for it.
+"""A configuration is in a version's folder, where the server does not look for it.
 
 ## Looks for
-`config.pbtxt` in folders whose names are all numbers and which hold no versions themselves, as in
-`model/1/config.pbtxt`. Nothing else is said of such a file.
+`config.pbtxt` in a folder with a numeric name and no versions inside, such as `model/1/config.pbtxt`. No other rule
+reports on such a file.
 
 ## Means
-The server reads `model/config.pbtxt`. It takes the model for one without a configuration: it refuses it, or serves it
-with defaults.
+The server reads `model/config.pbtxt`. For the server, the model has no configuration: it refuses the model, or serves
+it with defaults.
 
 ## Do
 Move the file one folder up.

@@ -1,15 +1,15 @@
-"""CUDA graphs are turned on where they do nothing.
+"""CUDA graphs are turned on where they have no effect.
 
 ## Looks for
 `optimization.cuda` with `graphs`, for a backend other than TensorRT; `cuda_graph_mode` of the TensorRT-LLM backend
 without a `cuda_graph_cache_size` above 0.
 
 ## Means
-Only the TensorRT backend reads `optimization.cuda.graphs`. The TensorRT-LLM backend keeps as many graphs as
-`cuda_graph_cache_size` says: none by default, so a graph is captured and thrown away.
+Only the TensorRT backend reads `optimization.cuda.graphs`. The TensorRT-LLM backend keeps `cuda_graph_cache_size`
+graphs. The default is 0, so a graph is captured and discarded.
 
 ## Do
-Remove the setting; for an engine, set `cuda_graph_cache_size` to the number of batch sizes that decoding meets.
+Remove the setting. For an engine, set `cuda_graph_cache_size` to the number of batch sizes that decoding uses.
 
 ## Sources
 `model_config.proto` (`ModelOptimizationPolicy.Cuda`). tensorrtllm_backend, `model_config.md` (`cuda_graph_cache_size`,

@@ -1,15 +1,15 @@
-"""A client asks a decoupled model by an address that takes one answer only.
+"""A client calls a decoupled model at an address that takes only one answer.
 
 ## Looks for
-Addresses as `/v2/models/chat/infer` and `/v2/models/chat/generate` in compose files and manifests, where `chat` is a
-decoupled model of a repository that is linted, or an ensemble with a decoupled member.
+Compose files and manifests use addresses such as `/v2/models/chat/infer` or `/v2/models/chat/generate`. There, `chat`
+is a decoupled model of a linted repository, or an ensemble with a decoupled member.
 
 ## Means
-`infer` over HTTP is refused for each request: "HTTP end point doesn't support models with decoupled transaction
-policy". `generate` works only where the model answers the request exactly once.
+`infer` over HTTP is refused for every request: "HTTP end point doesn't support models with decoupled transaction
+policy". `generate` works only if the model answers each request exactly once.
 
 ## Do
-Ask `generate_stream`, or gRPC's `ModelStreamInfer`; or set `decoupled: false` where each request has one answer.
+Call `generate_stream`, or gRPC's `ModelStreamInfer`. Or set `decoupled: false` if each request has one answer.
 
 ## Sources
 Triton, `protocol_extension/extension_generate.md`; user guide, "Decoupled Backends and Models". Seen on Triton 2.51.

@@ -1,16 +1,16 @@
 """A model streams answers to another that cannot pass them on.
 
 ## Looks for
-A Python model that calls an engine by a parameter such as `tensorrt_llm_model_name`, where one is decoupled and the
-other is not; and ensembles with a decoupled member, whose clients have to stream.
+A Python model calls an engine by a parameter such as `tensorrt_llm_model_name`, and only one of the two is decoupled.
+Also ensembles with a decoupled member, whose clients must stream.
 
 ## Means
-A decoupled engine answers each token by itself. A caller that is not decoupled can give its client one answer only, so
-streaming fails or is lost; a decoupled caller of an engine that is not has nothing to stream. Decoupled models and
+A decoupled engine sends each token as a separate answer. A caller that is not decoupled can give its client only one
+answer, so streaming fails or is lost. If only the caller is decoupled, it has nothing to stream. Decoupled models and
 ensembles of them refuse `infer` over HTTP: clients need gRPC streams, or `generate_stream`.
 
 ## Do
-Set `model_transaction_policy.decoupled` the same for both, by what clients ask for.
+Set `model_transaction_policy.decoupled` to the same value for both, depending on what clients need.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (`decoupled_mode`). Triton user guide, "Decoupled Backends and Models".

@@ -1,16 +1,16 @@
 """A development server is deployed as an endpoint.
 
 ## Looks for
-Commands of containers in compose files and Kubernetes manifests that start a server made for development: `flask run`,
-Django's `runserver`, `fastapi dev`, `uvicorn --reload`, `python -m http.server`, vLLM's demo `api_server`, `npm
-run dev`; and `FLASK_DEBUG` or `FLASK_ENV=development`.
+Compose files and Kubernetes manifests whose commands start a development server: `flask run`, Django's `runserver`,
+`fastapi dev`, `uvicorn --reload`, `python -m http.server`, vLLM's demo `api_server`, `npm run dev`. Also `FLASK_DEBUG`
+or `FLASK_ENV=development`.
 
 ## Means
-Such servers answer one request at a time or few, restart when a file changes, and tell errors to whoever asks. In front
-of a model their queue is the limit, and no metric of the model server shows it.
+Such servers handle one or few requests at a time, restart when a file changes, and show errors to clients. Their queue
+limits the model, and no metric of the model server shows it.
 
 ## Do
-Run the application under a server made for load (gunicorn, uvicorn with workers), or let clients call Triton itself.
+Run the application under a production server (gunicorn, uvicorn with workers), or let clients call Triton directly.
 
 ## Sources
 Flask, "Deploying to Production"; Django, `runserver` ("do not use this server in a production setting"); FastAPI,

@@ -2,16 +2,15 @@
 
 ## Looks for
 A `max_batch_size` above 1 without `dynamic_batching` or `sequence_batching`. Engines of language models, which batch
-by themselves, and decoupled models are left out. ONNX Runtime and TensorRT models get a dynamic batcher from the
-server, unless it runs with `--disable-auto-complete-config`: that is worth knowing only.
+inside, and decoupled models are left out. ONNX Runtime and TensorRT models get a dynamic batcher from the server, so
+this is only `info` for them. With `--disable-auto-complete-config` they do not.
 
 ## Means
-`max_batch_size` alone batches nothing: each request is an execution of its own, however many wait.
+`max_batch_size` alone batches nothing: each request is one execution, however many wait.
 
 ## Do
-Add `dynamic_batching { }`. With a delay of 0, the default, it never waits: it takes what is there when an instance is
-free.
-Compare `diag explain` before and after: where an execution's time grows with the batch, batching gains nothing.
+Add `dynamic_batching { }`. With a delay of 0, the default, it never waits: a free instance takes all waiting requests.
+Compare `diag explain` before and after: if execution time grows with the batch, batching gains nothing.
 
 ## Sources
 Triton user guide, "Dynamic Batcher" and "Default Max Batch Size and Dynamic Batcher".

@@ -1,18 +1,18 @@
-"""A window delays requests to an engine that batches by itself.
+"""A window delays requests to an engine that batches inside.
 
 ## Looks for
-`max_queue_delay_microseconds` above 0 for an engine of a language model that batches in flight (not FasterTransformer,
-not `V1`).
+`max_queue_delay_microseconds` above 0 for a language-model engine with in-flight batching (not FasterTransformer, not
+`V1`).
 
 ## Means
-The engine adds requests to its batch at every step, so a request that comes later joins anyway: the window only delays
-the first token. It pays at most where requests arrive in bursts that must start in one step.
+The engine adds requests to its batch at every step, so later requests join anyway. The window only delays the first
+token. It helps at most for bursts that must start in one step.
 
 ## Do
-Set it to 0 and leave batching to the engine.
+Set it to 0, and leave batching to the engine.
 
 ## Sources
-server#6863 (the backend keeps a queue of its own and refills it each step; let Triton forward at once).
+server#6863 (the backend refills its own queue each step, so let Triton forward at once).
 tensorrtllm_backend, `model_config.md` (`max_queue_delay_microseconds`).
 """
 

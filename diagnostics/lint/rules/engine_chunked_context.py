@@ -1,20 +1,19 @@
-"""An engine's prompts and its chunked context do not fit.
+"""An engine's prompts and its chunked context do not match.
 
 ## Looks for
-`enable_chunked_context` turned on for an engine that was built without `use_paged_context_fmha`; and left off for one
-whose prompts may be longer than `max_num_tokens`, the tokens of one step. Both are read from the engine's
-`config.json`.
+`enable_chunked_context` is on for an engine built without `use_paged_context_fmha`. Or it is off although prompts may
+be longer than `max_num_tokens`, the tokens of one step. Both limits come from the engine's `config.json`.
 
 ## Means
-Without paged attention for the context the engine cannot cut prompts, so the model does not load. Without cutting,
-a prompt that is longer than one step's tokens is refused, and one that fills the step stops all others' tokens.
+Without paged attention for the context, the engine cannot split prompts, so the model does not load. Without splitting,
+a prompt longer than one step's tokens is refused. One that fills the step delays the tokens of all other requests.
 
 ## Do
-Build the engine with `--use_paged_context_fmha enable`, and turn `enable_chunked_context` on.
+Build the engine with `--use_paged_context_fmha enable`, and turn on `enable_chunked_context`.
 
 ## Sources
-TensorRT-LLM, `model_instance_state.cc` (chunking "requires building the model with use_paged_context_fmha") and
-"Useful Build-Time Flags" (`max_num_tokens`). tensorrtllm_backend#331 (no effect where no prompt exceeds the tokens).
+TensorRT-LLM, `model_instance_state.cc` (chunking "requires building the model with use_paged_context_fmha"). "Useful
+Build-Time Flags" (`max_num_tokens`). tensorrtllm_backend#331 (no effect if no prompt exceeds the tokens).
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""An engine's ranks and the GPUs that it is given do not fit, or it is spread over more than it needs.
+"""An engine's ranks do not match its GPUs, or it uses more GPUs than it needs.
 
 ## Looks for
-`mapping` of the engine's `config.json` (`world_size`, or tensor × pipeline) against the lists of `gpu_device_ids`; and,
-where the settings say `gpu_memory`, engines on several GPUs that would fill less than half of one.
+`mapping` in the engine's `config.json` (`world_size`, or tensor × pipeline) is compared with the lists of
+`gpu_device_ids`. If the settings give `gpu_memory`, also engines on several GPUs that would fill less than half of one.
 
 ## Means
-An engine runs one rank on each GPU of its list; another number of them does not load. The vLLM backend refuses to
-spread an instance of KIND_GPU, which has one. Each layer of a model that is
-split over GPUs ends in communication: a small model is slower on two GPUs than on one.
+An engine runs one rank on each GPU of its list. With another number of GPUs, it does not load. The vLLM backend refuses
+to spread an instance of KIND_GPU, which has one GPU. Each layer of a model split over GPUs ends in communication. A
+small model is slower on two GPUs than on one.
 
 ## Do
-List as many GPUs as the engine has ranks. Build a small model for one GPU, and use the others for more instances.
+List as many GPUs as the engine has ranks. Build a small model for one GPU, and use the other GPUs for more instances.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (`gpu_device_ids`); vllm_backend, `model.py`.

@@ -4,12 +4,12 @@
 More than one instance of a TensorRT-LLM or vLLM model, without `gpu_device_ids` that give each its own GPUs.
 
 ## Means
-Every instance loads the engine again: the second finds the memory taken by the first one's KV cache, fails to load, or
-gets a cache that is far too small. An engine batches by itself; instances add nothing to that.
+Each instance loads the engine again, after the first one's KV cache has taken the memory. The second fails to load, or
+gets a cache that is far too small. An engine batches inside, so instances add nothing to that.
 
 ## Do
-One instance per engine and GPU. For more throughput on more GPUs, list them: `gpu_device_ids: "0;1"`, one list for each
-instance, or run one server per GPU.
+Use one instance per engine and GPU. For more throughput on more GPUs, list them: `gpu_device_ids: "0;1"`, one list per
+instance. Or run one server per GPU.
 
 ## Sources
 tensorrtllm_backend#274 (a second instance does not fit), fastertransformer_backend#72; `llama_multi_instance.md`.

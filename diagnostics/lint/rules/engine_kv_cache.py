@@ -1,15 +1,16 @@
-"""An engine's KV cache is set so that it cannot be had, or is capped.
+"""An engine's KV cache has an impossible size, or is capped.
 
 ## Looks for
-`kv_cache_free_gpu_mem_fraction` outside of 0 to 1; `max_tokens_in_paged_kv_cache` beside it, of which the smaller
-wins; and such a cap below `max_seq_len` of the engine's `config.json`, where that can be read.
+`kv_cache_free_gpu_mem_fraction` outside of 0 to 1; `max_tokens_in_paged_kv_cache` next to it: the smaller of the two
+applies. And such a cap below `max_seq_len` of the engine's `config.json`, if that file can be read.
 
 ## Means
-The cache decides how many requests run at once. A cap keeps it small however much memory is free: requests wait in the
-engine while blocks count as enough. One that is smaller than a sequence may be refuses the longest requests.
+The cache decides how many requests run at once. A cap keeps it small however much memory is free. Requests wait in the
+engine while free blocks look sufficient. A cache smaller than the longest allowed sequence refuses the longest
+requests.
 
 ## Do
-Leave `max_tokens_in_paged_kv_cache` unset and size the cache by the fraction; cap it only for tests.
+Leave `max_tokens_in_paged_kv_cache` unset, and size the cache by the fraction. Set a cap only for tests.
 
 ## Sources
 tensorrtllm_backend, `model_config.md`. server#7548 (a pool of 40 blocks on 80 GB: 5 of 99 requests ran).

@@ -1,16 +1,16 @@
-"""What Triton lets through and what the engine was built for differ.
+"""Triton's limits and the engine's build limits differ.
 
 ## Looks for
-`max_batch_size` of a TensorRT-LLM model against `build_config.max_batch_size` of the engine's `config.json`, and
-`max_beam_width` against the engine's, where that file can be read.
+`max_batch_size` of a TensorRT-LLM model is compared with `build_config.max_batch_size` in the engine's `config.json`.
+`max_beam_width` is compared with the engine's, if that file can be read.
 
 ## Means
-The engine never works on more requests at once than it was built for: a larger `max_batch_size` only promises more. A
-smaller one does not limit the engine, which fills its batch from its own queue: it limits what one request may bring. A
+The engine never runs more requests at once than it was built for, so a larger `max_batch_size` has no effect. A smaller
+one does not limit the engine, which fills its batch from its own queue. It only limits the batch of a single request. A
 beam width above the engine's is refused when the model loads.
 
 ## Do
-Set both to what the engine was built for; to change the engine's limits, build it again.
+Set both to what the engine was built for. To change the engine's limits, rebuild it.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (`triton_max_batch_size`). TensorRT-LLM, `trtllm-build` (`build_config`).

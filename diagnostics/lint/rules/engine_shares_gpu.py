@@ -1,16 +1,16 @@
-"""An engine that takes almost all memory of its GPUs has other models beside it.
+"""An engine that takes almost all memory of its GPUs shares them with other models.
 
 ## Looks for
-An engine whose KV cache takes 0.9 or more of the free memory, the default, or several engines, and models of other
-backends whose instances run on the same GPUs, as far as the files tell.
+An engine shares GPUs with models of other backends, as far as the files show. Its KV cache takes 0.9 (the default) or
+more of the free memory, or there are several engines.
 
 ## Means
-The engine takes its share of what is free when it loads: what loads later finds only the rest, and what grows later
-fails for lack of memory. Executions of both also take turns on the GPU, so each token waits for the neighbours.
+The engine takes its share of what is free when it loads. Models that load later get only the rest, and growth later
+fails for lack of memory. Executions of both also take turns on the GPU, so each token waits for the other models.
 
 ## Do
-Large models alone, small ones packed: give the engine GPUs of its own (`gpu_device_ids`) and list others for the rest
-(`instance_group.gpus`); or lower `kv_cache_free_gpu_mem_fraction` (vLLM: `gpu_memory_utilization`) by what they need.
+Give the engine its own GPUs (`gpu_device_ids`), and pack small models on others (`instance_group.gpus`). Or lower
+`kv_cache_free_gpu_mem_fraction` (vLLM: `gpu_memory_utilization`) by what the others need.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (the fraction is of what is free after the engine has loaded). vLLM, "Engine

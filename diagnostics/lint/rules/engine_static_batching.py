@@ -1,15 +1,15 @@
-"""An engine batches statically, or is told a batching strategy that it does not know.
+"""An engine batches statically, or has a batching strategy that it does not know.
 
 ## Looks for
-`gpt_model_type` of the TensorRT-LLM backend: `V1` is a warning; a value other than `V1`, `inflight_batching` and
-`inflight_fused_batching`, and none at all, is an error.
+`gpt_model_type` of the TensorRT-LLM backend: `V1` is a warning. No value, or one other than `V1`, `inflight_batching`
+and `inflight_fused_batching`, is an error.
 
 ## Means
-With `V1` a batch is formed once: requests that end early leave their place empty until the longest is done, and new
-ones wait for the whole batch. Without a value that it knows the backend does not load the model.
+With `V1`, a batch is formed once. Slots of short requests stay empty until the longest ends, and new requests wait for
+the whole batch. Without a known value, the backend does not load the model.
 
 ## Do
-Set `inflight_fused_batching`; the engine must be built with a paged KV cache and packed inputs, which is the default.
+Set `inflight_fused_batching`. The engine must be built with a paged KV cache and packed inputs, which is the default.
 
 ## Sources
 TensorRT-LLM, `triton_backend/inflight_batcher_llm/src/model_instance_state.cc` (`getBatchingTypeFromParams`).

@@ -1,4 +1,4 @@
-"""An ensemble takes larger batches than one of its members.
+"""An ensemble accepts larger batches than one of its members.
 
 ## Looks for
 A member that batches, with a `max_batch_size` below the ensemble's.
@@ -8,7 +8,7 @@ The server refuses the ensemble at load: "ensemble … allows maximum batch size
 
 ## Do
 Lower the ensemble's `max_batch_size` to the smallest of its members', or raise the member's. Members that do not batch
-(`max_batch_size: 0`) have no say in it.
+(`max_batch_size: 0`) do not count.
 
 ## Sources
 Triton core, `ensemble_utils.cc` (`ValidateEnsembleConfig`).

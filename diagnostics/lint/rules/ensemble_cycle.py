@@ -1,13 +1,13 @@
-"""Ensembles call one another in a circle.
+"""Ensembles call each other in a cycle.
 
 ## Looks for
-An ensemble that is reached again from one of its own steps.
+An ensemble that one of its own steps reaches again.
 
 ## Means
 The server refuses all of them at load: "circular dependency between ensembles".
 
 ## Do
-Take one step out, or move what both need to an ensemble or model of its own.
+Remove one step, or move what both need to a separate ensemble or model.
 
 ## Sources
 Triton core, `model_repository_manager.cc` (`CircularDependencyCheck`).

@@ -1,15 +1,18 @@
-"""A tensor of an ensemble is written by nobody, by two steps, or only after itself.
+"""A tensor of an ensemble has no writer, has two, or depends on itself.
 
 ## Looks for
-Steps that wait for a tensor which neither the ensemble's inputs nor other steps write, steps that wait for each other
-in a circle, a tensor that two steps write, and an output of the ensemble that no step writes.
+Any of these:
+- Steps that wait for a tensor which no input or step writes.
+- Steps that wait for each other in a cycle.
+- A tensor that two steps write.
+- An output of the ensemble that no step writes.
 
 ## Means
 The server refuses the ensemble at load: "output … is not written", "… can appear in an output map only once".
 
 ## Do
-Follow the tensor by its name through the maps: the value of an `input_map` must be the ensemble's input or the value
-of exactly one `output_map`.
+Follow the tensor by its name through the maps. Each `input_map` value must be an input of the ensemble, or the value of
+exactly one `output_map`.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`BuildEnsembleGraph`, `ValidateEnsembleSchedulingConfig`).

@@ -1,21 +1,20 @@
-"""An ensemble joins what a decoupled member streams with something else.
+"""An ensemble joins the answers that a decoupled member streams with something else.
 
 ## Looks for
-Steps whose inputs, and ensembles whose outputs, come partly from a decoupled member and partly past it: from the
-request, from another decoupled member, or from the same model in another step. Members of which it is not known whether
-they are decoupled are not judged.
+A step's inputs, or an ensemble's outputs, come partly from a decoupled member and partly from elsewhere. Elsewhere is
+the request, another decoupled member, or the same model in another step. Members of unknown decoupling are not checked.
 
 ## Means
-A decoupled member may answer any number of times: which of its answers belongs to which of the others is not known.
-The server refuses the ensemble at load: "receives inputs originated from different decoupled models".
+A decoupled member may answer any number of times, so nothing shows which answers belong together. The server refuses
+the ensemble at load: "receives inputs originated from different decoupled models".
 
 ## Do
-Lead each tensor that is needed later through the decoupled member, which gives it out with each answer; or join in a
-BLS model; or set `decoupled: false` where each request has one answer.
+Pass each tensor that is needed later through the decoupled member, which returns it with each answer. Or join in a BLS
+model. Or set `decoupled: false` if each request has one answer.
 
 ## Sources
-Triton core, `ensemble_utils.cc` ("different decoupled models"). Each of the cases was seen on Triton 2.51; two
-decoupled members in a chain load.
+Triton core, `ensemble_utils.cc` ("different decoupled models"). Each case was seen on Triton 2.51. Two decoupled
+members in a chain load.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""An ensemble sets what only models with instances have.
+"""An ensemble sets fields that only models with instances have.
 
 ## Looks for
-`instance_group`, `optimization`, `model_warmup`, `dynamic_batching` or `sequence_batching` beside
+`instance_group`, `optimization`, `model_warmup`, `dynamic_batching` or `sequence_batching` next to
 `ensemble_scheduling`, and a `backend`.
 
 ## Means
-The server refuses the ensemble at load. An ensemble has no instances and no scheduler of its own: its members have.
+The server refuses the ensemble at load. An ensemble has no instances and no scheduler: its members have them.
 
 ## Do
-Move the setting to the member that it is meant for.
+Move the setting to the intended member.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateEnsembleSchedulingConfig`, `ValidateModelConfig`); `model_config.proto`

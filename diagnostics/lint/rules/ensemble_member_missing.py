@@ -1,15 +1,15 @@
 """A step of an ensemble calls a model that the repository does not have.
 
 ## Looks for
-A `model_name` of a step that is no folder of the same repository, where the whole repository was read.
+A step's `model_name` that is no folder of the same repository, if the whole repository was read.
 
 ## Means
-The server refuses the ensemble at load: "ensemble … contains models that are not available". Where none of its members
-is there, the folder may be but a part of what is deployed: that is a warning.
+The server refuses the ensemble at load: "ensemble … contains models that are not available". If no member is there, the
+folder may be only a part of the deployment: this is a warning.
 
 ## Do
-Correct the name, or add the model. Where the member is served from another repository of the same server, name that
-to `diag lint`, too.
+Correct the name, or add the model. If the server has the member in another repository, pass that one to `diag lint`,
+too.
 
 ## Sources
 Triton core, `model_repository_manager.cc` and `dependency_graph.cc`: members are looked up by name in all repositories.

@@ -1,15 +1,16 @@
-"""A member of an ensemble is stateful, so the ensemble's clients have to tell of sequences.
+"""A member of an ensemble is stateful, so the ensemble's clients must send sequence ids.
 
 ## Looks for
 Ensembles with a member that has a sequence batcher.
 
 ## Means
-An ensemble hands its request's correlation id, start and end to all its members. A request to the ensemble without a
-correlation id is refused by the stateful member. Where a client sends the next request of a sequence before it has the
-answer to the last, a member before the stateful one that has several instances can let the later one overtake.
+An ensemble passes its request's correlation id, start and end to all its members. The stateful member refuses a request
+to the ensemble without a correlation id. A client may send the next request of a sequence before it has the previous
+answer. A member with several instances, ahead of the stateful one, can then reorder them.
 
 ## Do
-Send `sequence_id`, `sequence_start` and `sequence_end` with each request to the ensemble, one at a time of a sequence.
+Send `sequence_id`, `sequence_start` and `sequence_end` with each request to the ensemble. Keep one request in flight
+per sequence.
 
 ## Sources
 Triton user guide, "Ensemble Models" and "Stateful Models". Seen on Triton 2.51: "must specify a non-zero or non-empty

@@ -1,15 +1,15 @@
 """An ensemble has no steps, or a step lacks its model, its version or its maps.
 
 ## Looks for
-`platform: "ensemble"` without `ensemble_scheduling` and a `step`; `ensemble_scheduling` without that platform; and
-steps without `model_name`, `model_version`, `input_map` or `output_map`, or with a version below 1 that is not -1.
+`platform: "ensemble"` without `ensemble_scheduling` and a `step`; `ensemble_scheduling` without that platform. Steps
+without `model_name`, `model_version`, `input_map` or `output_map`. Steps with a version below 1 other than -1.
 
 ## Means
 The server refuses the ensemble at load: "must specify 'step'", "must specify 'input_map' in step …". A step without
-`model_version` asks for version 0, which no model has: "required version 0 is not loaded".
+`model_version` requests version 0, which no model has: "required version 0 is not loaded".
 
 ## Do
-Write what is missing; `model_version: -1` is the latest.
+Add what is missing: `model_version: -1` is the latest.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`BuildEnsembleGraph`, `ValidateEnsembleSchedulingConfig`) and

@@ -1,14 +1,14 @@
 """A tensor of an ensemble has two data types or two shapes.
 
 ## Looks for
-What the ensemble and its members declare of the same tensor: data types that differ, shapes that cannot be the same.
-A dimension of -1 fits any size; where only one of two batches, the other may spell the batch dimension out.
+The ensemble and its members declare different data types for one tensor, or shapes that cannot match. A dimension of -1
+fits any size. If only one of two models batches, the other may include the batch dimension.
 
 ## Means
 The server refuses the ensemble at load: "inconsistent data type", "inconsistent shape".
 
 ## Do
-Make both declarations the same; where the members truly differ, put a step between them that converts.
+Make both declarations the same. If the members really differ, put a converting step between them.
 
 ## Sources
 Triton core, `ensemble_utils.cc` (`ValidateTensorConsistency`).

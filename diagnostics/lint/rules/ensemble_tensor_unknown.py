@@ -1,15 +1,15 @@
-"""A step maps a tensor that its model does not have, or leaves out one that it needs.
+"""A step maps a tensor that its model does not have, or omits one that it needs.
 
 ## Looks for
-A key of `input_map` or `output_map` that is no input or output of the member, and inputs of the member that are not
-`optional` and not mapped. It is a warning where the member's backend may add tensors to those of its file.
+A key of `input_map` or `output_map` that is no input or output of the member. Also inputs of the member that are
+neither `optional` nor mapped. This is a warning if the member's backend may add tensors to those of its file.
 
 ## Means
 The server refuses the ensemble at load: "… is mapping to non-existing input …", "… is not mapped to any ensemble
 tensors".
 
 ## Do
-Write the member's own name of the tensor as the key, and the ensemble's as the value.
+Use the member's name of the tensor as the key, and the ensemble's as the value.
 
 ## Sources
 Triton core, `ensemble_utils.cc` (`ValidateTensorMapping`). User guide, "Auto-Generated Model Configuration".

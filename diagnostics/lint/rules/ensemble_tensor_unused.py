@@ -1,15 +1,15 @@
-"""A tensor of an ensemble is written and read by nobody.
+"""A tensor of an ensemble is written but never read.
 
 ## Looks for
-The value of an `output_map` that is no output of the ensemble and that no other step reads, and inputs of the ensemble
+The value of an `output_map` that is no output of the ensemble and that no other step reads. Also inputs of the ensemble
 that no step reads.
 
 ## Means
 The server refuses the ensemble at load: "ensemble tensor … is unused", "ensemble input … is not used".
 
 ## Do
-Take the entry out of the map: outputs of a member that nobody maps are allowed, and most backends do not even
-compute or copy them.
+Remove the entry from the map. Unmapped outputs of a member are allowed, and most backends do not even compute or copy
+them.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateEnsembleSchedulingConfig`).

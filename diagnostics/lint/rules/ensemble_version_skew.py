@@ -1,16 +1,17 @@
 """Steps of an ensemble may serve versions that do not belong together.
 
 ## Looks for
-Steps that name a version beside steps that take the latest; a version that the member's `version_policy` leaves out,
-or whose folder is missing although others are there; and members whose latest versions differ while each step takes
-the latest.
+Any of these:
+- Some steps name a version, and others take the latest.
+- A member's `version_policy` leaves out the named version, or only its folder is missing.
+- Latest versions of members differ while each step takes the latest.
 
 ## Means
-A tokenizer, an engine and a detokenizer that were made for each other have to change together. A step that takes the
-latest changes alone, as soon as somebody adds a version; a version that is not served makes the ensemble fail to load.
+A tokenizer, an engine and a detokenizer that belong together must change together. A step that takes the latest changes
+alone as soon as somebody adds a version. If a version is not served, the ensemble does not load.
 
 ## Do
-Release the members in step, with the same version number, and let every step name it or every step take the latest.
+Release the members together, with the same version number. Let every step name it, or every step take the latest.
 
 ## Sources
 Triton user guide, "Model Repository" and "Ensemble Models"; `model_config.proto` (`ModelVersionPolicy`).

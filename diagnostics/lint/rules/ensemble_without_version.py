@@ -1,14 +1,14 @@
-"""An ensemble has no version folder, so no version of it is there to load.
+"""An ensemble has no version folder, so no version can be loaded.
 
 ## Looks for
 An ensemble whose folder holds no numbered folder.
 
 ## Means
-The server refuses it: "failed to load …, no version is available". An ensemble's version folder is empty, and git
-does not keep empty folders: what works on one machine is missing from every checkout.
+The server refuses it: "failed to load …, no version is available". An ensemble's version folder is empty, and git does
+not store empty folders. It works on one machine and is missing from every checkout.
 
 ## Do
-Add a folder `1` with a file such as `.gitkeep`; or make the folder when the repository is deployed, and waive this.
+Add a folder `1` with a file such as `.gitkeep`. Or create the folder at deployment, and waive this.
 
 ## Sources
 Triton core, `model_repository_manager.cc` ("no version is available"). User guide, "Ensemble Models".

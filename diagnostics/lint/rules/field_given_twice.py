@@ -1,13 +1,16 @@
-"""A field that is no list, or a key of a map, is written twice.
+"""A single-valued field, or a key of a map, appears twice.
 
 ## Looks for
-Fields such as `max_batch_size` or `dynamic_batching` more than once in one block, at any depth; and a key of
+Fields such as `max_batch_size` or `dynamic_batching` more than once in one block, at any depth. Also a key of
 `parameters` or of another map more than once.
 
 ## Means
-The server cannot parse the file: "Non-repeated field is specified multiple times". Of a key that is there twice, and
-of a field whose first value is its default, as `max_batch_size: 0`, the last counts without a word. Merges of branches
-leave such pairs.
+The server cannot parse the file: "Non-repeated field is specified multiple times". In two cases the file loads without
+a message, and the last value applies:
+- A repeated key.
+- A field whose first value is its default, such as `max_batch_size: 0`.
+
+Merged branches leave such pairs.
 
 ## Do
 Keep one of them.

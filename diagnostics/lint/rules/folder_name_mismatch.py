@@ -1,15 +1,15 @@
-"""A model's folder has another name than its configuration says, so the model does not load.
+"""A model's folder and its configuration have different names, so the model does not load.
 
 ## Looks for
-`name` in a configuration that is neither empty nor that of the folder around it. One found
-below the given folder, where no model beside it has a version either, is a sample: nothing is said of it.
+A `name` that is neither empty nor the name of its folder. A folder below the given one, without versions next to it,
+counts as a sample and is not reported.
 
 ## Means
-The server refuses the model at load: "directory name must equal model name". Copies of a folder often keep the name.
+The server refuses the model at load: "directory name must equal model name". Copied folders often keep the name.
 
 ## Do
-Rename the one or the other, or leave `name` out: the folder's name is then the model's. Where the folder is renamed at
-deployment, or loaded under a name that is mapped to it, waive this.
+Rename one of them, or remove `name`: the folder's name then applies. If the folder is renamed or mapped at deployment,
+waive this.
 
 ## Sources
 Triton core, `model_repository_manager.cc` (`InitializeModelInfo`).

@@ -1,12 +1,12 @@
 """The models of one GPU need more memory than it has.
 
 ## Looks for
-`gpu_memory` of the settings against the sizes of the model files that are served, on each GPU: once per instance for
-ONNX Runtime and PyTorch, which load the weights for each, once for TensorRT, which shares them. What is not known
-(other backends, activations, caches) is left out, so more is needed than is counted.
+`gpu_memory` in the settings is compared with the sizes of served model files on each GPU. ONNX Runtime and PyTorch load
+the weights once per instance, TensorRT once per model. Unknown sizes (other backends, activations, caches) are left
+out, so the true need is higher.
 
 ## Means
-The last of the models to load fails for lack of memory, or all of them under load.
+The last model to load fails for lack of memory, or all fail under load.
 
 ## Do
 Lower `instance_group.count`, or spread the models by `instance_group.gpus`.

@@ -1,15 +1,15 @@
-"""An engine is spread over more GPUs than its container is given.
+"""An engine has more ranks than its container has GPUs.
 
 ## Looks for
-Containers that run Triton and state how many GPUs they get, beside the one repository that is linted, of which an
-engine has more ranks: TensorRT-LLM's by its `config.json` or `model.yaml`, vLLM's by its `model.json`.
+Containers run Triton and state how many GPUs they get. An engine of the one linted repository has more ranks:
+TensorRT-LLM's by its `config.json` or `model.yaml`, vLLM's by its `model.json`.
 
 ## Means
-Each rank takes a GPU of its own: the engine does not start, and its model does not load.
+Each rank needs its own GPU: the engine does not start, and its model does not load.
 
 ## Do
-Give the container as many GPUs as the engine has ranks, times its instances; or make the engine for fewer.
-Where its ranks are spread over several such containers, waive this.
+Give the container as many GPUs as the engine has ranks, times its instances. Or build the engine for fewer GPUs. If its
+ranks are spread over several such containers, waive this.
 
 ## Sources
 TensorRT-LLM, "LLM API Reference" (`tensor_parallel_size`); vLLM, "Parallelism and Scaling". Docker, "Compose Deploy

@@ -1,4 +1,4 @@
-"""An instance group lists GPUs for a kind that has none, or profiles for a backend that has none.
+"""An instance group lists GPUs for a kind without GPUs, or profiles for a backend without profiles.
 
 ## Looks for
 `gpus` in a group of `KIND_CPU` or `KIND_MODEL`, and a `profile` of a model that is not TensorRT's.
@@ -8,7 +8,7 @@ The server refuses the model at load: "… has kind KIND_CPU but specifies one o
 which is only supported for TensorRT models".
 
 ## Do
-Remove `gpus`, or make it `KIND_GPU`. Remove `profile`.
+Remove `gpus`, or change the kind to `KIND_GPU`. Remove `profile`.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateInstanceGroup`).

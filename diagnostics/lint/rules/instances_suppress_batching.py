@@ -1,16 +1,15 @@
-"""More instances than overlap needs take the requests that a batch would be made of.
+"""Too many instances take the requests that would form a batch.
 
 ## Looks for
-More than two instances of a model on each GPU, with a dynamic batcher that does not wait
-(`max_queue_delay_microseconds` of 0).
+More than two instances of a model per GPU, with a batcher that does not wait (`max_queue_delay_microseconds` of 0).
 
 ## Means
-Without a window the batcher gives each request to an idle instance at once; batches form only while every instance is
+Without a window, the batcher gives each request to an idle instance at once. Batches form only while every instance is
 busy. Small executions then share the GPU, each slower than alone.
 
 ## Do
-Go down to two instances, of which one copies while the other computes, and let requests wait for a batch; measure
-both with `diag explain`. Models that leave most of a GPU idle may gain from more.
+Use two instances: one copies while the other computes, and requests wait for a batch. Measure both with `diag explain`.
+Models that leave most of a GPU idle may gain from more instances.
 
 ## Sources
 Triton user guide, "Optimization" (two instances overlap copies and computing). server#2399, server#3066 (a third

@@ -1,22 +1,25 @@
 """Arguments of TensorRT-LLM's LLM API are missing, out of range, misspelled or without effect.
 
 ## Looks for
-In the `model.yaml` of the newest version that has one, beside `model.py`: no `model`; a size or a parallelism
-that is no whole number from 1; `free_gpu_memory_fraction` outside of 0 to 1, or beside `max_tokens`, of which the
-smaller wins; `build_config` with the `pytorch` backend, which builds no engine; a file that is no YAML mapping; and,
-once per file, keys that are not known.
+The newest version that has a `model.yaml` next to `model.py` is read:
+- No `model`.
+- A size or a parallelism that is not a whole number of at least 1.
+- `free_gpu_memory_fraction` outside of 0 to 1, or next to `max_tokens`: the smaller of the two applies.
+- `build_config` with the `pytorch` backend, which builds no engine.
+- A file that is no YAML mapping.
+- Unknown keys, reported once per file.
 
 ## Means
-The engine does not start, and the model does not load; or its KV cache and its batches are not what was meant.
-Which keys there are depends on the release of TensorRT-LLM: keys that are not known here are for information only.
+The engine does not start, and the model does not load. Or its KV cache and batches differ from what was intended. Keys
+depend on the release of TensorRT-LLM, so unknown keys are only `info`.
 
 ## Do
-Correct the value. Size the cache by `kv_cache_config.free_gpu_memory_fraction` alone, and set `max_batch_size` and
+Correct the value. Size the cache by `kv_cache_config.free_gpu_memory_fraction` alone. Set `max_batch_size` and
 `max_num_tokens` at the top level.
 
 ## Sources
-TensorRT-LLM, `triton_backend/all_models/llmapi`, and "LLM API Reference" (`LlmArgs`, `KvCacheConfig`: of `max_tokens`
-and `free_gpu_memory_fraction` the one that gives less memory counts).
+TensorRT-LLM, `triton_backend/all_models/llmapi`. "LLM API Reference" (`LlmArgs`, `KvCacheConfig`): of `max_tokens` and
+`free_gpu_memory_fraction`, the one that gives less memory applies.
 """
 
 from __future__ import annotations

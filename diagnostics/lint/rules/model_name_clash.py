@@ -1,16 +1,15 @@
-"""Two repositories that are linted together hold a model of the same name.
+"""Two linted repositories hold a model of the same name.
 
 ## Looks for
-A model in a repository whose name is also in another one, where both repositories were named, as in
-`diag lint models shared`. Repositories that are found below a folder are not judged: they are often copies, of which a
-server is given one.
+The repositories are given explicitly, as in `diag lint models shared`, and share a model name. Repositories found below
+a folder are not compared: they are often copies, and a server gets only one.
 
 ## Means
-A server that is given both serves neither model of that name: "model appears in two or more repositories"; all others
-are served. Servers that are given one repository each are not concerned.
+A server with both repositories serves neither model of that name: "model appears in two or more repositories"; it
+serves all others. Servers with one repository each are not affected.
 
 ## Do
-Rename or remove one of them; or start the server with `--model-namespacing=true`, which keeps repositories apart.
+Rename or remove one of them. Or start the server with `--model-namespacing=true`, which keeps repositories apart.
 
 ## Sources
 Triton core, `model_repository_manager.cc`; user guide, "Model Repository". Seen on Triton 2.51, with and without

@@ -1,17 +1,19 @@
-"""No version can be served: the version policy leaves none, or the folder of the one that it takes is empty.
+"""No version can be served: the version policy leaves none, or its version's folder is empty.
 
 ## Looks for
-`latest` without a `num_versions` of at least 1, `specific` without versions, and `specific` with versions of which none
-has a folder although others have. The folder of the latest version without any file, where the backend loads its model
-from there.
+Any of these:
+- `latest` without a `num_versions` of at least 1.
+- `specific` without versions.
+- `specific` whose versions all lack a folder, although other versions have one.
+- An empty folder of the latest version, if the backend loads its model from there.
 
 ## Means
 The server refuses the model at load: "at least one version must be available under the version policy". `latest { }`
-does not mean the latest version, but the latest 0. Of an empty folder, the load fails; of a Python model, it does not
-end.
+does not mean the latest version, but the latest 0 versions. With an empty folder, the load fails. For a Python model,
+it never ends.
 
 ## Do
-Write how many versions, or which, are to be served; or leave `version_policy` out, which serves the latest.
+Set how many versions, or which, to serve. Or remove `version_policy`, which serves the latest.
 
 ## Sources
 Triton core, `model_repository_manager.cc` (`VersionsToLoad`); `model_config.proto` (`ModelVersionPolicy`). Seen on

@@ -1,16 +1,16 @@
-"""A model that batches on a GPU has no warm-up: the first requests of each instance pay for its initialisation.
+"""A model that batches on a GPU has no warm-up: first requests of each instance pay for initialisation.
 
 ## Looks for
-A model with `max_batch_size` of 1 or more and instances on GPUs, without `model_warmup`. Engines of language models
-and Python models are left out: what their first execution costs, the file does not tell.
+A model with `max_batch_size` of 1 or more and instances on GPUs, without `model_warmup`. Engines of language models and
+Python models are left out: the file does not show what their first execution costs.
 
 ## Means
 The first execution of each instance at each new shape pays for lazy initialisation: CUDA modules, autotuning,
 just-in-time compilation, caches. Users wait for it after each start, reload and scale-up.
 
 ## Do
-Add `model_warmup` with a sample for each batch size and shape that is served. It runs on each instance before the
-version is READY.
+Add `model_warmup` with a sample for each served batch size and shape. It runs on each instance before the version is
+READY.
 
 ## Sources
 Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s).

@@ -1,16 +1,16 @@
-"""The stages of a pipeline are there, but nothing joins them on the server.
+"""The stages of a pipeline exist, but nothing joins them on the server.
 
 ## Looks for
-An engine of a language model at least two of whose inputs another model writes, by name and data type (for
-TensorRT-LLM, `INPUT_ID` for `input_ids`), where no ensemble and no model of the repository calls either. Names that
-models of any kind share, such as `INPUT0`, do not count.
+Another model writes at least two inputs of a language-model engine, by name and data type. For TensorRT-LLM, `INPUT_ID`
+matches `input_ids`. No ensemble and no model of the repository calls either. Generic names, such as `INPUT0`, do not
+count.
 
 ## Means
-The client calls each stage by itself: every tensor between them crosses the network twice, and every stage waits for
-the client. Traces and metrics of the server show stages, not requests.
+The client calls each stage itself. Every tensor between stages crosses the network twice, and every stage waits for the
+client. The server's traces and metrics show stages, not requests.
 
 ## Do
-Join them by an ensemble, or by a model that calls them where the path depends on what they answer.
+Join them in an ensemble. If the path depends on their answers, use a model that calls them.
 
 ## Sources
 Triton user guide, "Ensemble Models". tensorrtllm_backend, `all_models` (`ensemble`, `tensorrt_llm_bls`).

@@ -1,16 +1,16 @@
 """Preferred batch sizes keep batches smaller than they could be.
 
 ## Looks for
-A largest `preferred_batch_size` below `max_batch_size`, and a preferred size of 1 beside a window. Engines are left
-out.
+A largest `preferred_batch_size` below `max_batch_size`, or a preferred size of 1 with a window. Engines are left out.
 
 ## Means
-The batcher sends a batch as soon as it has a preferred size, and adds no request that would exceed the largest of
-them; without a window, never. A preferred size of 1 sends the first request alone, so a window beside it does nothing.
+The batcher sends a batch as soon as it has a preferred size. It adds no request beyond the largest of them; without a
+window, never. A preferred size of 1 sends the first request alone, so a window has no effect.
 
 ## Do
-Remove `preferred_batch_size`, unless the backend is much faster at these sizes than between them, as a TensorRT engine
-with one optimization profile per size; then let the largest be `max_batch_size`.
+Remove `preferred_batch_size`. Keep it only if the backend is much faster at these sizes. An example is a TensorRT
+engine with one optimization profile per size. In that case, make the largest preferred size
+equal to `max_batch_size`.
 
 ## Sources
 Triton core, `dynamic_batch_scheduler.cc` (`GetDynamicBatch`). User guide, "Preferred Batch Sizes": most models should

@@ -1,13 +1,13 @@
 """A preferred batch size is larger than the largest batch, or not positive.
 
 ## Looks for
-A `preferred_batch_size` below 1 or above `max_batch_size`, which is 0 where neither file nor backend says more.
+A `preferred_batch_size` below 1 or above `max_batch_size`, which is 0 unless the file or backend sets it.
 
 ## Means
 The server refuses the model at load: "dynamic batching preferred size must be <= max batch size".
 
 ## Do
-Remove the size, or `preferred_batch_size` as a whole: without it, the batcher prefers the largest batch.
+Remove the size, or all of `preferred_batch_size`: without it, the batcher prefers the largest batch.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateModelConfig`).

@@ -1,11 +1,11 @@
-"""Quotients are averaged, as if each model or server had the same traffic.
+"""Ratios are averaged as if each model or server had the same traffic.
 
 ## Looks for
-`avg`, `sum` or `quantile` over a quotient of rates.
+`avg`, `sum` or `quantile` over a ratio of rates.
 
 ## Means
-A model with one request weighs as much as one with a million, and an idle one pulls the mean down or makes it NaN: two
-models, one idle, show half of the queue time.
+A model with one request counts as much as one with a million. An idle model lowers the mean or makes it NaN. With two
+models, one of them idle, the result shows half of the queue time.
 
 ## Do
 Sum, then divide: `sum(rate(a)) / sum(rate(b))`.

@@ -1,17 +1,16 @@
 """A mean is divided by more than was counted, so it shrinks as traffic falls.
 
 ## Looks for
-A divisor `clamp_min(rate(…), n)` with an `n` that a rate of one event in its range does not reach, and a divisor to
-which a number is added (`1 + rate(…)`).
+A divisor `clamp_min(rate(…), n)` where one event per range does not reach `n`. Or a divisor with an added number
+(`1 + rate(…)`).
 
 ## Means
-The floor is there against a division by zero, but takes the place of the true rate whenever that is lower: with
-`clamp_min(rate(…), 1)`, a server with one request in ten seconds shows a tenth of its latency. Autoscalers that read it
-see no load.
+The floor prevents a division by zero, but replaces the true rate whenever that is lower. With `clamp_min(rate(…), 1)`,
+a server with one request in ten seconds shows a tenth of its latency. Autoscalers that read it see no load.
 
 ## Do
-Divide by the rate itself. Without traffic the quotient is NaN, which no comparison fires on: filter it with `> 0` on
-the divisor where it disturbs.
+Divide by the rate itself. Without traffic the ratio is NaN, and no comparison fires on NaN. If NaN is a problem, filter
+with `> 0` on the divisor.
 
 ## Sources
 IEEE 754 (0 divided by 0). server#8979 (a shipped rule under-reports), tutorials repository,

@@ -1,19 +1,19 @@
-"""A compute duration is taken for the time that instances were busy.
+"""A compute duration is used as the time that instances were busy.
 
 ## Looks for
-A rate of `nv_inference_compute_*_duration_us` that is not divided by, or multiplied with, another rate, in a panel or
-an alert. What a rule records others may divide: there, only names that speak of `busy` or `util` count.
+A rate of `nv_inference_compute_*_duration_us` in a panel or alert, neither divided by nor multiplied with another rate.
+Other expressions may divide what a rule records. For rules, only names with `busy` or `util` count.
 
 ## Means
-Each request of a batch adds the time of the whole batch: a batch of 8 that takes 10 ms adds 80 ms. What looks like a
-busy share is too high by the batch size, and passes 100 % on one instance.
+Each request of a batch adds the time of the whole batch. A batch of 8 that takes 10 ms adds 80 ms. The result looks
+like utilization, but is too high by the batch size, and exceeds 100 % on one instance.
 
 ## Do
-For the time of a request, divide by `rate(nv_inference_request_success)`. For an upper bound of the busy time multiply
-that by `rate(nv_inference_exec_count)`; the statistics endpoint (`batch_stats`) has the true one.
+For the time per request, divide by `rate(nv_inference_request_success)`. For an upper bound of the busy time, multiply
+that by `rate(nv_inference_exec_count)`. The statistics endpoint (`batch_stats`) has the true value.
 
 ## Sources
-onnxruntime_backend#164 (each request of a batch books the whole batch's time). Triton, statistics extension.
+onnxruntime_backend#164 (each request of a batch counts the whole batch's time). Triton, statistics extension.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Series of different meaning are added up, or drawn on one axis.
+"""Series with different meanings are summed, or drawn on one axis.
 
 ## Looks for
-The TensorRT-LLM backend's families, whose label says what each series is (`kv_cache_block_type`, `request_type`, …):
-aggregated without a matcher on that label and without keeping it; and panels that show all values of a family whose
-values have different units (blocks, tokens, shares, ids).
+The TensorRT-LLM backend's families have a label that says what each series is (`kv_cache_block_type`, `request_type`,
+…).
+- An aggregation neither matches nor keeps that label.
+- A panel shows all values of a family with different units (blocks, tokens, shares, ids).
 
 ## Means
-Free blocks, used blocks, tokens per block and a share between 0 and 1 make a sum that means nothing. On one axis the
-large ones hide the small: a cache that is full is a line at the bottom.
+The sum of free blocks, used blocks, tokens per block and a share from 0 to 1 means nothing. On one axis, large values
+hide small ones: a full cache is a line at the bottom.
 
 ## Do
-Choose the value: `nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}`.
+Select the value: `nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}`.
 
 ## Sources
 TensorRT-LLM, `custom_metrics_reporter.cc`. tutorials repository, dashboard of the autoscaling example.

@@ -1,21 +1,21 @@
-"""An alert can never fire, or a comparison of a panel is never true.
+"""An alert can never fire, or a panel's comparison is never true.
 
 ## Looks for
-- A comparison that no value passes: a share (`nv_gpu_utilization`, `nv_cpu_utilization`, `nv_cache_util`, `up`) above
-  1, a counter, its rate or a byte count below 0, `absent(…) == 0`, and two limits that exclude each other.
-- Two operands whose series never match, such as failures by `reason` over successes, which have no such label, or a
-  model's metric against a GPU's.
+- A comparison that no value passes. A share (`nv_gpu_utilization`, `nv_cpu_utilization`, `nv_cache_util`, `up`) above
+  1. A counter, its rate or a byte count below 0. `absent(…) == 0`, or two limits that exclude each other.
+- Two operands whose series never match. Examples: failures by `reason` over successes without that label, a model's
+  metric against a GPU's.
 - A label value that Triton never exports: a `reason` in lower case, an unknown value of an engine's family.
-- A label that a family does not have: `model` of a GPU's or the host's.
-- The queue of a model that is an ensemble in a repository that is linted: requests wait in its members.
-- A rate over a range too short for two scrapes.
+- A label that a family does not have: `model` of a GPU's or the host's metric.
+- The queue of an ensemble in a linted repository: requests wait in its members.
+- A rate over a range shorter than two scrapes.
 
 ## Means
-The expression is empty forever. The alert looks like a healthy system.
+The expression is always empty. The alert looks like a healthy system.
 
 ## Do
-Write shares from 0 to 1. Sum both operands by the labels that they share: `sum by (model) (rate(…)) / sum by (model)
-(rate(…))`. Take ranges of at least four scrape intervals.
+Write shares from 0 to 1. Sum both operands by the labels they share:
+`sum by (model) (rate(…)) / sum by (model) (rate(…))`. Use ranges of at least four scrape intervals.
 
 ## Sources
 Triton user guide, "Metrics"; Triton core, `metric_model_reporter.cc`, `infer_request.h` (reasons of failures).

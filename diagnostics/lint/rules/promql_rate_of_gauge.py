@@ -1,15 +1,14 @@
-"""A rate is taken of a value that rises and falls.
+"""A rate is taken of a value that can fall.
 
 ## Looks for
-`rate`, `irate` or `increase` of a gauge of Triton or of the TensorRT-LLM backend, but for the few that only grow
+`rate`, `irate` or `increase` of a gauge of Triton or the TensorRT-LLM backend. The few that only grow are left out
 (`iteration_counter`, `reused`).
 
 ## Means
-These functions take every fall for a restart and add what follows: the more a gauge moves up and down, the higher its
-"rate".
+These functions treat every fall as a restart and add what follows. The more a gauge moves, the higher its "rate".
 
 ## Do
-Show the gauge itself, `avg_over_time`, or `deriv` and `delta` for its slope.
+Show the gauge itself or `avg_over_time`. For its slope, use `deriv` or `delta`.
 
 ## Sources
 Prometheus, "Query functions" (`rate` "should only be used with counters"). tutorials repository, dashboard of the

@@ -1,12 +1,12 @@
-"""A counter is used as if it were a value.
+"""A counter is used as a current value.
 
 ## Looks for
-Counters of Triton, vLLM and trtllm-serve outside of `rate`, `increase` and the like. Whether a series is there at all
-(`absent`, `count`, the right side of `and` and `unless`) may be asked of a counter, and what it was before (`offset`).
+Counters of Triton, vLLM and trtllm-serve outside of `rate`, `increase` and similar functions. Two uses are allowed:
+presence (`absent`, `count`, the right side of `and` and `unless`) and earlier values (`offset`).
 
 ## Means
-A counter holds all since the server started: it only grows, falls to 0 at a restart, and a quotient of two is the mean
-of the whole life of the server, which hides what happens now.
+A counter holds everything since the server started, and falls to 0 at a restart. A ratio of two counters is the mean
+since the start, which hides what happens now.
 
 ## Do
 Take `rate(…[5m])` of each counter first, then sum, then divide.

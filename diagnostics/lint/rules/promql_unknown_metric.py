@@ -1,14 +1,14 @@
-"""An expression names a metric that no release of Triton exports.
+"""An expression uses a metric that no release of Triton exports.
 
 ## Looks for
-Metrics that begin with `nv_`, are recorded by no rule of the same file, and are exported by no release, or by none
-since long: `nv_inference_compute_duration_us`, `nv_inference_load_ratio`.
+Metrics that begin with `nv_`, that no rule of the same file records, and that no current release exports:
+`nv_inference_compute_duration_us`, `nv_inference_load_ratio`.
 
 ## Means
-The panel is empty, the alert never fires, and an autoscaler does not scale: nothing tells that a name is wrong.
+The panel is empty, the alert never fires, and an autoscaler does not scale. Nothing reports the wrong name.
 
 ## Do
-Use today's name. `curl HOST:8002/metrics` shows what your server exports; some metrics need a flag.
+Use the current name. `curl HOST:8002/metrics` shows what your server exports; some metrics need a flag.
 
 ## Sources
 Triton core, `metrics.cc` and `metric_model_reporter.cc`; user guide, "Metrics". server repository, `deploy/*`

@@ -1,17 +1,17 @@
 """An expression over Triton's metrics is not PromQL.
 
 ## Looks for
-Expressions of rules and panels that name metrics of Triton and cannot be parsed. A dashboard's variables are given a
-value first.
+Expressions of rules and panels that use metrics of Triton and cannot be parsed. Variables of a dashboard are replaced
+first.
 
 ## Means
-Prometheus refuses the whole file of rules; a panel shows an error, and nothing else.
+Prometheus refuses the whole rule file. A panel shows only an error.
 
 ## Do
 Try the expression with `promtool promql format`, or in Prometheus.
 
 ## Sources
-Prometheus, "Querying basics". Expressions are read by `promql-parser`, which follows Prometheus' grammar.
+Prometheus, "Querying basics". `promql-parser`, which follows Prometheus' grammar, reads the expressions.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""A quantile is taken of something else than latencies.
+"""A quantile is taken of something other than latencies.
 
 ## Looks for
-`quantile(…)` over a rate of duration counters or over a quotient of them, and `histogram_quantile` over buckets that
-were aggregated without `le`.
+`quantile(…)` over a rate of duration counters or over their ratio. Or `histogram_quantile` over buckets aggregated
+without `le`.
 
 ## Means
-A quantile over series is one of models and servers, not of requests: "P50 latency" is then the mean of the middle
-model. Without `le` there are no buckets left, and the result is empty.
+A quantile over series describes models and servers, not requests: "P50 latency" is then the mean of the middle model.
+Without `le` there are no buckets left, and the result is empty.
 
 ## Do
-Take percentiles from a histogram: `histogram_quantile(0.9, sum by (le) (rate(…_bucket[5m])))`, with
-`--metrics-config histogram_latencies=true` for the first response, or from the client.
+Use percentiles from a histogram: `histogram_quantile(0.9, sum by (le) (rate(…_bucket[5m])))`. For the first response,
+set `--metrics-config histogram_latencies=true`, or measure in the client.
 
 ## Sources
 Prometheus, "Histograms and summaries". monitoring-dashboard-samples#881 ("P50 latency" as a quantile over models).

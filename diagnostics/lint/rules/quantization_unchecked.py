@@ -1,16 +1,16 @@
-"""An engine is quantized, and nothing beside it says that its answers were checked.
+"""An engine is quantized, and no file next to it shows that its answers were checked.
 
 ## Looks for
-`quant_algo` or `kv_cache_quant_algo` in the engine's `config.json`, where it can be read, and no file whose name begins
-with `accuracy` or `eval` beside the engine, in the model's folder or in its versions.
+The engine's `config.json` has `quant_algo` or `kv_cache_quant_algo`. No file whose name begins with `accuracy` or
+`eval` is with the engine, the model or its versions.
 
 ## Means
-FP8, INT8, INT4 and FP4 change the numbers that an engine computes. How much of its answers that costs depends on the
-model, the calibration data and the questions; no metric of the server shows it.
+FP8, INT8, INT4 and FP4 change the numbers that an engine computes. The loss in its answers depends on the model, the
+calibration data and the questions. No metric of the server shows it.
 
 ## Do
-Evaluate the quantized engine against the original on your own task, and keep the result beside the engine, as
-`accuracy.json` or `accuracy.md`. Waive this where the record is kept elsewhere, and say where.
+Evaluate the quantized engine against the original on your own task. Keep the result with the engine, as `accuracy.json`
+or `accuracy.md`. If the record is kept elsewhere, waive this and name the place.
 
 ## Sources
 TensorRT-LLM, "Numerical Precision" and `config.json` (`pretrained_config.quantization`).

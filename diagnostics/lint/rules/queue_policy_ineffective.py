@@ -1,19 +1,23 @@
-"""A queue policy does not do what it says.
+"""A queue policy does not have the intended effect.
 
 ## Looks for
-`allow_timeout_override` without a default timeout; a timeout that is not longer than the batching window; a timeout
-that only delays, without `max_queue_size`; a `max_queue_size` below `max_batch_size`; a timeout beyond the latency
-budget of the settings; and for engines, a timeout at all.
+Any of these:
+- `allow_timeout_override` without a default timeout.
+- A timeout that is not longer than the batching window.
+- A timeout that only delays, without `max_queue_size`.
+- A `max_queue_size` below `max_batch_size`.
+- A timeout beyond the latency budget in the settings.
+- Any timeout for an engine.
 
 ## Means
-A client's timeout may only shorten the default, so without a default nothing ever expires. A request that expires
-within the window is refused although instances are free. Requests that are delayed still execute, and still count for
-the queue, while their clients have gone. A queue that is shorter than a batch refuses what a batch could hold. The
-TensorRT-LLM and vLLM backends take requests at once, so Triton's queue is empty and nothing in it expires.
+A client's timeout can only shorten the default, so nothing expires without a default. A request that expires within the
+window is refused although instances are free. Delayed requests still execute and count in the queue after their clients
+have left. A queue shorter than a batch refuses requests that a batch could hold. The TensorRT-LLM and vLLM backends
+accept requests at once, so Triton's queue is empty and nothing in it expires.
 
 ## Do
-Set `default_timeout_microseconds` to what a client still waits for, with `timeout_action: REJECT`, and
-`max_queue_size` to what is executed within that time. For engines limit the load in front of Triton.
+Set `default_timeout_microseconds` to what a client still waits for, with `timeout_action: REJECT`. Set `max_queue_size`
+to what executes within that time. For engines, limit load in front of Triton.
 
 ## Sources
 Triton core, `scheduler_utils.cc` (`PolicyQueue`). User guide, "Queue Policy". tensorrtllm_backend#412, #255.

@@ -1,18 +1,18 @@
-"""A queue policy turns off the batcher's prefetching, and exposes requests to its stalls.
+"""A queue policy turns off the batcher's prefetching, and requests may stall.
 
 ## Looks for
 A `max_queue_size`, a timeout, an override or priorities of a dynamic batcher. Engines are left out.
 
 ## Means
-With any of them the batcher prepares no batch ahead, and a wake-up of it can be lost: requests then wait up to half a
-second although instances are free, or are refused meanwhile.
+With any of them, the batcher prepares no batch ahead, and a wake-up can be lost. Requests then wait up to 0.5 s
+although instances are free, or are refused meanwhile.
 
 ## Do
-Keep the policy where overload has to be refused, and watch for `scheduler-stall`; else limit load in front of Triton.
+If overload must be refused, keep the policy and watch for `scheduler-stall`. Otherwise limit load in front of Triton.
 
 ## Sources
-Triton core, `scheduler_utils.cc` (`SupportPrefetching`) and `dynamic_batch_scheduler.cc`. Measured on 24.10: with a
-limit of 4, stalls of 0.5 s held 480 of 768 refused requests while the lane was 59 % busy.
+Triton core, `scheduler_utils.cc` (`SupportPrefetching`) and `dynamic_batch_scheduler.cc`. Measured on 24.10 with a
+limit of 4: stalls of 0.5 s held 480 of 768 refused requests. The instance was 59 % busy.
 """
 
 from __future__ import annotations

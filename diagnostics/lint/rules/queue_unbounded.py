@@ -1,15 +1,15 @@
-"""A queue takes requests that nobody will wait for.
+"""A queue accepts requests that no client will wait for.
 
 ## Looks for
-A latency budget in the settings, and a dynamic batcher whose queue has neither a `max_queue_size` nor a timeout.
-Engines are left out: their queue is their own.
+The settings have a latency budget, and a dynamic batcher's queue has neither `max_queue_size` nor a timeout. Engines
+are left out, because they have their own queue.
 
 ## Means
-Under overload the queue grows without end: each request waits longer than the one before, and every answer is late.
+Under overload the queue grows without end. Each request waits longer than the one before, and every answer is late.
 
 ## Do
-Set `default_queue_policy { default_timeout_microseconds: … }` to the budget, or limit the load in front of Triton and
-waive this; `queue-policy-stall` says what a policy costs.
+Set `default_queue_policy { default_timeout_microseconds: … }` to the budget. Or limit the load in front of Triton and
+waive this. `queue-policy-stall` describes what a policy costs.
 
 ## Sources
 Triton user guide, "Queue Policy" (0 is no limit, and no timeout). Beyer et al., "Site Reliability Engineering",

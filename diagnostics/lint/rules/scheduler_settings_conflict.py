@@ -1,15 +1,17 @@
-"""Settings of a scheduler exclude one another.
+"""Settings of a scheduler exclude each other.
 
 ## Looks for
-`dynamic_batching` beside `sequence_batching`; `preserve_ordering` with several priority levels or a timeout that
-delays; `priority_levels` without a `default_priority_level` among them; a response cache for a decoupled model or one
-with a sequence batcher.
+Any of these:
+- `dynamic_batching` next to `sequence_batching`.
+- `preserve_ordering` with several priority levels or a timeout that delays.
+- `priority_levels` without a `default_priority_level` among them.
+- A response cache for a decoupled model or one with a sequence batcher.
 
 ## Means
 The server refuses the model at load.
 
 ## Do
-Keep the one that is needed. A `default_priority_level` has to be set as soon as there are levels.
+Keep the one you need. A `default_priority_level` is required with priority levels.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateModelConfig`); `model_config.proto` (`scheduling_choice`, one of three).

@@ -1,16 +1,20 @@
-"""A setting of the sequence batcher is one that the server refuses.
+"""The server refuses a setting of the sequence batcher.
 
 ## Looks for
-Control tensors without a name, or with the name of another; a control that is told twice; a start, end or ready that
-has not one list of two values; a `CONTROL_SEQUENCE_CORRID` without a `data_type` of its kind, or with such lists; a
-`preferred_batch_size` outside of 1 to `max_batch_size`; and a `minimum_slot_utilization` outside of 0 to 1.
+Any of these:
+- Control tensors without a name, or with another tensor's name.
+- A control that appears twice.
+- A start, end or ready without exactly one list of two values.
+- A `CONTROL_SEQUENCE_CORRID` without a suitable `data_type`, or with such lists.
+- A `preferred_batch_size` outside of 1 to `max_batch_size`.
+- A `minimum_slot_utilization` outside of 0 to 1.
 
 ## Means
 The server refuses the model at load: "sequence batching …".
 
 ## Do
-Write each control once, as `control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }`, and the correlation
-id with `data_type`.
+Declare each control once, as `control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }`. Declare the
+correlation id with `data_type`.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`GetBooleanSequenceControlProperties`, `GetTypedSequenceControlProperties`,

@@ -1,21 +1,22 @@
-"""A stateful model is not told what its strategy makes it need.
+"""A stateful model lacks controls that its strategy needs.
 
 ## Looks for
-Models of a framework's backend with a sequence batcher and without `CONTROL_SEQUENCE_START`, unless each state has an
-`initial_state`; without `CONTROL_SEQUENCE_READY`, where the strategy is `direct` and the model batches; and without
-`CONTROL_SEQUENCE_CORRID`, where the strategy is `oldest` and the model has no `state` that the server keeps.
+Models of a framework's backend with a sequence batcher, without:
+- `CONTROL_SEQUENCE_START`, unless each state has an `initial_state`.
+- `CONTROL_SEQUENCE_READY`, if the strategy is `direct` and the model batches.
+- `CONTROL_SEQUENCE_CORRID`, if the strategy is `oldest` and the server keeps no `state`.
 
 ## Means
-A graph knows of a sequence what its control tensors say. Without start it goes on with the state of a sequence that
-ended. Without ready it cannot tell the slots of a batch that hold no request. With `oldest`, a sequence has no slot of
-its own: without a correlation id the graph cannot tell whose state is whose. Answers are wrong, and nothing fails.
+A graph learns about a sequence only through its control tensors. Without start, it continues with the state of an ended
+sequence. Without ready, it cannot see which slots of a batch hold no request. With `oldest`, a sequence has no fixed
+slot. Without a correlation id, the graph cannot match states to sequences. Answers are wrong, but nothing fails.
 
 ## Do
-Add a `control_input` for each, with the name of the graph's input. Python models ask `request.flags()` and
-`request.correlation_id()` instead, and are not judged; nor are backends of which this is not known.
+Add a `control_input` for each, with the name of the graph's input. Python models read `request.flags()` and
+`request.correlation_id()` instead, and are not checked. Other backends are not checked if this is unknown.
 
 ## Sources
-Triton user guide, "Stateful Models" (control inputs; scheduling strategies; implicit state). All of it loads without
+Triton user guide, "Stateful Models" (control inputs; scheduling strategies; implicit state). All of this loads without
 controls: seen on Triton 2.51.
 """
 

@@ -1,18 +1,18 @@
-"""A sequence that pauses for a second loses its state.
+"""A sequence that pauses for one second loses its state.
 
 ## Looks for
-A sequence batcher without `max_sequence_idle_microseconds`, or with 0, which stand for 1,000,000.
+A sequence batcher without `max_sequence_idle_microseconds`, or with 0: both mean 1,000,000.
 
 ## Means
-The server ends a sequence of which no request arrives for that long, and gives its slot to another. The next request
-of it is refused unless it starts a sequence anew. A longer time keeps slots taken by clients that went away.
+If no request of a sequence arrives for that long, the server ends it and reassigns its slot. The sequence's next
+request is refused unless it starts the sequence again. With a longer time, clients that have left hold slots longer.
 
 ## Do
-Set it to the longest pause that a client makes between two requests of one sequence; in speech, that is of a speaker.
+Set it to the longest pause between two requests of one sequence. In speech, this is the speaker's longest pause.
 
 ## Sources
-Triton common, `model_config.proto` (`max_sequence_idle_microseconds`). Triton 2.51 answers with the default in the
-configuration that it serves, and refuses the request after a pause: "must specify the START flag".
+Triton common, `model_config.proto` (`max_sequence_idle_microseconds`). Triton 2.51 shows the default in the
+configuration it serves, and refuses the request after a pause: "must specify the START flag".
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """An instance of a stateful model serves one sequence at a time.
 
 ## Looks for
-A sequence batcher with the strategy `oldest` and no `max_candidate_sequences` of more than 1; or with the strategy
-`direct`, which is the default, of a model that does not batch.
+A sequence batcher with strategy `oldest` and a `max_candidate_sequences` of at most 1, or unset. Or with strategy
+`direct`, the default, for a model that does not batch.
 
 ## Means
-An instance has as many slots for sequences as `max_candidate_sequences`, or as the largest batch; one at least. All
-other sequences wait, with all their requests, until one ends or has been idle for `max_sequence_idle_microseconds`.
+An instance has as many sequence slots as `max_candidate_sequences` or the largest batch, at least one. All other
+sequences wait until one ends or idles for `max_sequence_idle_microseconds`.
 
 ## Do
-Set `max_candidate_sequences`, or `max_batch_size`, to how many sequences are open at a time, over the number of
-instances. Where the state is too large for that, add instances. How many are open at a time is for the clients to tell.
+Set `max_candidate_sequences`, or `max_batch_size`, to the number of open sequences divided by the number of instances.
+If the state is too large for that, add instances. Only clients know how many sequences are open at a time.
 
 ## Sources
 Triton user guide, "Stateful Models"; Triton core, `sequence_batch_scheduler.cc`. Measured on Triton 2.51: without
-`max_candidate_sequences` the second sequence waits for the first; with 4, the fifth does.
+`max_candidate_sequences`, the second sequence waits for the first. With 4, the fifth does.
 """
 
 from __future__ import annotations

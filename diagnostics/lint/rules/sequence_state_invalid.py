@@ -1,16 +1,21 @@
 """An implicit state of a stateful model contradicts its initial state, another state or an output.
 
 ## Looks for
-An `initial_state` without a name, without data, with another data type or shape than the state's, with a dimension of
--1, or with a `data_file` that is not in the model's folder `initial_state`; and, as warnings, an input's or output's
-name that two states have, and an output of the model that has the name of a state's and another type or shape.
+As errors:
+- An `initial_state` without a name or data, or with a dimension of -1.
+- One with another data type or shape than the state.
+- One with a `data_file` that is not in the model's folder `initial_state`.
+
+As warnings:
+- Two states with the same input or output name.
+- A model output with a state's name but another type or shape.
 
 ## Means
-The server refuses the model at load. Of two states with one name, the second is ignored.
+The server refuses the model at load. If two states have one name, the second is ignored.
 
 ## Do
-Write `initial_state { name: "…" data_type: … dims: [ … ] zero_data: true }` with the state's type, and a size for each
-dimension of the state that varies.
+Declare `initial_state { name: "…" data_type: … dims: [ … ] zero_data: true }` with the state's type. Give a size for
+each variable dimension of the state.
 
 ## Sources
 Triton core, `sequence_batch_scheduler.cc` and `sequence_state.cc`; user guide, "Implicit State Management". Each error

@@ -1,14 +1,15 @@
-"""Small models each hold a GPU of their own.
+"""Several small models each use a separate GPU.
 
 ## Looks for
-`gpu_memory` of the settings, and models that list GPUs (`instance_group.gpus`), no two the same, although the files of
-all of them together fill less than half of one GPU.
+Models list GPUs (`instance_group.gpus`) without overlap. The settings give `gpu_memory`, and all files together fill
+less than half of one GPU.
 
 ## Means
-Each GPU runs one small model and idles otherwise, while requests of the busiest wait.
+Each GPU runs one small model and otherwise idles, while requests of the busiest model wait.
 
 ## Do
-Pack them: list all GPUs for each, or none, which means all. Watch `gpu-contended-by-colocated-model` after the change.
+Pack them: list all GPUs for each model, or no GPU, which means all. Watch `gpu-contended-by-colocated-model` after the
+change.
 
 ## Sources
 Triton user guide, "Instance Groups" and "Concurrent Model Execution".

@@ -1,16 +1,17 @@
-"""A Python stage of a pipeline has one instance, through which all requests pass one after another.
+"""A Python stage of a pipeline has one instance, and all requests pass through it one by one.
 
 ## Looks for
-A member of an ensemble on the Python backend with one instance on a processor. Engines, decoupled models, models that
-call others, and those whose code uses CUDA are left out: they are not cheap.
+A member of an ensemble on the Python backend with one CPU instance. Engines, decoupled models, models that call others
+and code that uses CUDA are left out: another instance is not cheap.
 
 ## Means
-A Python instance runs one execution at a time, and shares no interpreter with others: while it tokenizes for one
-request, all others wait, and the GPU behind it, too.
+A Python instance runs one execution at a time in its own interpreter. While it tokenizes one request, all others wait,
+and so does the GPU behind it.
 
 ## Do
-Raise `instance_group.count`, and measure with `diag explain` whether the stage still is the bottleneck. NVIDIA found
-5 instances of the stages around TensorRT-LLM engines enough for most uses. Each holds its own copy of what it loads.
+Raise `instance_group.count`, and check with `diag explain` whether the stage is still the bottleneck. NVIDIA found 5
+instances of the stages around TensorRT-LLM engines sufficient for most uses. Each instance holds its own copy of what
+it loads.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` ("Setting the instance_count"). server#5317 (a single pre-step starves a model).

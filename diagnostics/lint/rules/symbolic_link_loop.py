@@ -1,14 +1,14 @@
 """A symbolic link leads back to itself, or to a folder around it.
 
 ## Looks for
-Links among the folders that are linted which never end.
+Links among the linted folders that never end.
 
 ## Means
-What lies behind the link is what is linted already, or nothing. A server that polls the repository, and whatever copies
-or counts it, may follow the link without end.
+The link leads to files that are linted already, or to nothing. Programs that follow links, such as a polling server or
+a copy, may never finish.
 
 ## Do
-Remove the link, or let it point at the folder that was meant.
+Remove the link, or let it point to the intended folder.
 
 ## Sources
 POSIX, `ELOOP`: "Too many levels of symbolic links".

@@ -1,15 +1,15 @@
 """A template field was not filled in.
 
 ## Looks for
-`${…}` in a configuration, once per file. In place of a number, a flag or a field it is an error of the format; within a
-string, as in the TensorRT-LLM backend's parameters, it is worth knowing.
+`${…}` in a configuration, once per file. In place of a number, a flag or a field, it is an error. Within a string, as
+in the TensorRT-LLM backend's parameters, it is only `info`.
 
 ## Means
-A number or flag that is no such thing makes the server refuse the file. A parameter of the TensorRT-LLM backend that
-still is a template counts as unset, so the backend's default applies, and only a line of the log tells.
+The server refuses the file if a number or flag is still a template. A TensorRT-LLM parameter that is still a template
+counts as unset. The backend's default applies, and only a log line shows it.
 
 ## Do
-Run `fill_template.py`, or whatever fills the file when it is deployed. Lint the filled files; waive this for templates.
+Run `fill_template.py`, or whatever fills the file at deployment. Lint the filled files, and waive this for templates.
 
 ## Sources
 tensorrtllm_backend, `tools/fill_template.py` and `model_config.md`. protobuf, "Text Format Language Specification".

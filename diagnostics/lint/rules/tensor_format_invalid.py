@@ -1,16 +1,18 @@
 """A tensor has a format that its shape or its backend does not allow.
 
 ## Looks for
-`format: FORMAT_NHWC` or `FORMAT_NCHW` of an input that has not three dimensions; `is_shape_tensor` and
-`is_non_linear_format_io` of a model that is not TensorRT's, the latter also without three dimensions; and a
-`label_filename` that is not in the model's folder.
+Any of these:
+- `format: FORMAT_NHWC` or `FORMAT_NCHW` of an input without three dimensions.
+- `is_shape_tensor` or `is_non_linear_format_io` outside of TensorRT, the latter also without three dimensions.
+- A `label_filename` that is not in the model's folder.
 
 ## Means
 The server refuses the model at load: "NHWC/NCHW require 3 dims", "shape tensors are only supported for TensorRT
 platform", "failed to open text file for read".
 
 ## Do
-Leave the batch dimension out of `dims`, or remove the format; remove flags that are TensorRT's; add the file of labels.
+Remove the batch dimension from `dims`, or remove the format. Remove flags that only TensorRT has. Add the file of
+labels.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateModelInput`, `ValidateNonLinearFormatIO`) and `label_provider.cc`. Each

@@ -1,14 +1,14 @@
 """An input or output lacks its name, its data type or its shape.
 
 ## Looks for
-Inputs and outputs without `name`, `data_type` or `dims`, of models whose backend does not fill them in: ensembles,
-PyTorch, TensorRT-LLM, and Python models without `auto_complete_config`.
+Inputs and outputs without `name`, `data_type` or `dims`, if the backend does not complete them. This holds for
+ensembles, PyTorch, TensorRT-LLM, and Python models without `auto_complete_config`.
 
 ## Means
 The server refuses the model at load: "must specify 'name'", "must specify 'data_type'", "must specify 'dims'".
 
 ## Do
-Write what is missing; -1 stands for a size that varies.
+Add what is missing. Use -1 for a variable size.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateIOShape`). Each was seen to be refused by Triton 2.51.

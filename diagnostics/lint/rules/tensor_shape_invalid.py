@@ -1,15 +1,18 @@
-"""A tensor has a shape that no model can have.
+"""A tensor has an impossible shape.
 
 ## Looks for
-Dimensions that are neither at least 1 nor -1; a `reshape` with another number of elements than `dims`, also between and
-beside variable dimensions, or with another number of these; and an empty `reshape` of a model that does not batch.
+Any of these:
+- A dimension that is neither at least 1 nor -1.
+- A `reshape` with another number of elements than `dims`, also between variable dimensions.
+- A `reshape` with another number of variable dimensions.
+- An empty `reshape` of a model that does not batch.
 
 ## Means
 The server refuses the model at load: "dimension must be integer >= 1, or -1", "has different size for dims and
 reshape".
 
 ## Do
-Write -1 for a size that varies; a scalar of a model that batches is `dims: [ 1 ]` with `reshape { shape: [ ] }`.
+Use -1 for a variable size. For a scalar of a model that batches, use `dims: [ 1 ]` with `reshape { shape: [ ] }`.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateIOShape`).

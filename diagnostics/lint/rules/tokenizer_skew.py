@@ -1,16 +1,16 @@
-"""The tokenizer, the engine and the detokenizer were not made for each other.
+"""The tokenizer, the engine and the detokenizer do not belong together.
 
 ## Looks for
-Models of the steps of one ensemble whose `tokenizer_dir` differ; and, where the files can be read, a tokenizer's
-`vocab_size` above the engine's, and an end id of the tokenizer's folder (`config.json`, `generation_config.json`) that
-the engine's vocabulary does not have.
+Steps of one ensemble have different `tokenizer_dir` values. If the files can be read, two more:
+- The tokenizer's `vocab_size` is above the engine's.
+- The engine's vocabulary lacks an end id of the tokenizer's folder (`config.json`, `generation_config.json`).
 
 ## Means
-Token ids mean nothing without their vocabulary: what one tokenizer wrote another reads as other words. An end id that
-the engine never emits lets every answer run to its longest.
+Token ids have no meaning without their vocabulary: another tokenizer reads other words from them. If the engine never
+emits the end id, every answer runs to its maximum length.
 
 ## Do
-Let all steps read one folder that is released with the engine, and build the engine from the same checkpoint.
+Let all steps read one folder that is released with the engine. Build the engine from the same checkpoint.
 
 ## Sources
 tensorrtllm_backend, `model_config.md` (`tokenizer_dir` of `preprocessing` and `postprocessing`). TensorRT-LLM,

@@ -1,16 +1,16 @@
-"""Triton is started with what is meant for looking, not for serving.
+"""Triton starts with options for debugging, not for serving.
 
 ## Looks for
-`--log-verbose` of 1 or more, `--trace-config rate=1` (every request), `summary_latencies=true` and
-`--model-control-mode=poll` in commands of compose files and Kubernetes manifests.
+Compose files or Kubernetes manifests start Triton with `--log-verbose` of 1 or more, or `--trace-config rate=1` (every
+request). Or with `summary_latencies=true` or `--model-control-mode=poll`.
 
 ## Means
-Verbose logs and a trace of every request cost each request; summaries cost the more the busier a small model is. In
-poll mode the server loads what is half copied, and a change of a file reloads a model under load.
+Verbose logs and a trace of every request cost time per request. Summaries cost most on small, busy models. In poll
+mode, the server loads half-copied files, and a changed file reloads a model under load.
 
 ## Do
-Keep `rate` at 100 or more outside of a search for a cause, leave verbose logs and summaries out (histograms are
-cheaper), and use explicit mode with loads that your deployment asks for.
+Keep `rate` at 100 or more, unless you search for a cause. Leave out verbose logs and summaries: histograms are cheaper.
+Use explicit mode, and let your deployment request loads.
 
 ## Sources
 Triton user guide, "Model Management" (poll mode is not recommended for production) and "Trace". server#8561 (summaries

@@ -1,15 +1,15 @@
-"""Python models exchange tensors through shared memory, of which a container has 64 MB by default.
+"""Python models exchange tensors through shared memory, and a container has only 64 MB by default.
 
 ## Looks for
-A compose service that runs Triton without `shm_size` or `ipc: host`, and a Kubernetes container without a volume at
-`/dev/shm`, beside a repository with Python models.
+A compose service that runs Triton without `shm_size` or `ipc: host`, with Python models in the repository. Or a
+Kubernetes container without a volume at `/dev/shm`.
 
 ## Means
-Each instance of a Python model takes shared memory when it starts and more as tensors grow. When it is full, models
-fail to load or requests fail with an error of the backend.
+Each instance of a Python model takes shared memory at its start, and more for larger tensors. If it runs out, models
+fail to load, or requests fail with a backend error.
 
 ## Do
-Give `shm_size: 1gb` or more (Kubernetes: an `emptyDir` with `medium: Memory` at `/dev/shm`).
+Set `shm_size: 1gb` or more (Kubernetes: an `emptyDir` with `medium: Memory` at `/dev/shm`).
 
 ## Sources
 python_backend, README ("Important Notes": `--shm-size`). Docker, `--shm-size` (64 MB by default).

@@ -1,17 +1,17 @@
-"""A Kubernetes container of Triton serves or restarts before its models are loaded.
+"""A Triton container in Kubernetes gets traffic or restarts before its models are loaded.
 
 ## Looks for
-Containers that run `tritonserver` without a `readinessProbe`, and with a `livenessProbe` but no `startupProbe`, unless
-the liveness probe waits for `initialDelaySeconds`. KServe and Knative probe the port of a container without a readiness
-probe by themselves, which is enough: Triton opens it when its models are loaded.
+Containers that run `tritonserver` without a `readinessProbe`. Also those with a `livenessProbe` but neither
+`startupProbe` nor `initialDelaySeconds`. KServe and Knative probe the port of a container without a readiness probe,
+which is enough: Triton opens it once its models are loaded.
 
 ## Means
-Without a readiness probe traffic arrives before the models are there. Triton opens its ports only after all startup
-models are loaded: a liveness probe without a startup probe restarts a server that is still loading, again and again.
+Without a readiness probe, traffic arrives before the models are loaded. Triton opens its ports only after all startup
+models are loaded. A liveness probe without a startup probe keeps restarting a server that is still loading.
 
 ## Do
-Probe `/v2/health/ready` for readiness and `/v2/health/live` for liveness, and give a `startupProbe` as long as the
-slowest load takes.
+Probe `/v2/health/ready` for readiness and `/v2/health/live` for liveness. Add a `startupProbe` that allows for the
+slowest load.
 
 ## Sources
 Triton core, `server.cc` (startup models load before the endpoints start). Kubernetes, "Configure Liveness, Readiness

@@ -1,16 +1,16 @@
-"""A field is none that Triton's configurations have, as far as `diag` knows.
+"""A field is not part of Triton's configuration, as far as `diag` knows.
 
 ## Looks for
-A field name, at any depth, that `model_config.proto` of Triton 2.73 does not have at that place, and extensions
-(`[x.y]`), of which it has none. Fields behind an unknown one are not looked at.
+A field name, at any depth, that `model_config.proto` of Triton 2.73 does not have at that place. Also extensions
+(`[x.y]`): it has none. Fields inside an unknown one are not checked.
 
 ## Means
-A server that does not know the field refuses the model: "has no field named …". It is an error where a known name is so
-like it that it was misspelled, or where another part of the configuration has a field of this name. Any other name may
-be of a newer release: that is a warning.
+A server that does not know the field refuses the model: "has no field named …". It is an error if the name looks like a
+misspelled field, or belongs in another part of the configuration. Any other name may belong to a newer release: that is
+a warning.
 
 ## Do
-Correct the name; a similar one is told where there is one. Where a newer release has the field, waive it with the
+Correct the name. The message suggests a similar one if it exists. If a newer release has the field, waive it with the
 release as the reason.
 
 ## Sources

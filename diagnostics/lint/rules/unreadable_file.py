@@ -1,15 +1,18 @@
-"""A file or folder could not be read, so nothing is known of it.
+"""A file or folder could not be read, so it was not checked.
 
 ## Looks for
-A `config.pbtxt` that is no text (binary, or not UTF-8), larger than 4 MiB, a link to nothing, or a folder or file that
-the user who lints may not read. Of deployment files, YAML or JSON that does not parse,
-as `info`: it may be about something else.
+Any of these:
+- A `config.pbtxt` that is no text (binary, or not UTF-8), or larger than 4 MiB.
+- A link to nothing.
+- A folder or file that the current user may not read. Deployment files in invalid YAML or JSON are only `info`: they
+  may be unrelated.
 
 ## Means
-A configuration that is not UTF-8 text does not load. What may not be read may be right or wrong: it was not linted.
+A configuration that is not UTF-8 text does not load. A file without read permission may be right or wrong: it was not
+linted.
 
 ## Do
-Give the right to read it, or correct the file. `pip install 'triton-diagnostics[lint]'` reads YAML.
+Grant read permission, or correct the file. `pip install 'triton-diagnostics[lint]'` reads YAML.
 
 ## Sources
 Triton core, `filesystem.cc` (`ReadTextProto`). protobuf, "Text Format Language Specification": text is UTF-8.

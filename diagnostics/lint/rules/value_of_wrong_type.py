@@ -1,16 +1,20 @@
-"""A value is of another type than its field, so the model does not load.
+"""A value has another type than its field, so the model does not load.
 
 ## Looks for
-At any depth of a configuration: words where a number, a text in quotes or `true` and `false` belong, and the other way
-round; numbers that the field cannot hold; words that an enumeration does not have, such as `TYPE_FLOAT`; a list, or a
-block, where the field takes one value; and a list of values without the `:` before it.
+At any depth of a configuration:
+- Words instead of a number, a quoted text or `true` and `false`, or the reverse.
+- Numbers that the field cannot hold.
+- Words that an enumeration does not have, such as `TYPE_FLOAT`.
+- A list or a block where the field takes one value.
+- A list of values without the `:` before it.
 
 ## Means
-The server cannot parse the file, says where on its standard error, and refuses the model: "failed to read text proto".
+The server cannot parse the file, prints the place on standard error, and refuses the model: "failed to read text
+proto".
 
 ## Do
-Write the value as the field takes it. A newer release may have a word that is not known here: waive it, with the
-release as the reason.
+Write the value in the field's type. A newer release may have a word that is unknown here: waive it, with the release as
+the reason.
 
 ## Sources
 protobuf, `text_format.cc` (`ConsumeFieldValue`), and Triton common, `model_config.proto` of 2.73. Each kind was seen to

@@ -1,14 +1,17 @@
-"""A value is out of the range that the server takes.
+"""A value is outside the range that the server accepts.
 
 ## Looks for
-A negative `max_batch_size`, a negative GPU number, a `count` of 0 or less that is written, a `priority_queue_policy`
-for a level that there is not, and a `FORCE_CPU_ONLY_INPUT_TENSORS` of a Python model that is neither `yes` nor `no`.
+Any of these:
+- A negative `max_batch_size` or GPU number.
+- An explicit `count` of 0 or less.
+- A `priority_queue_policy` for a level that does not exist.
+- A `FORCE_CPU_ONLY_INPUT_TENSORS` of a Python model that is neither `yes` nor `no`.
 
 ## Means
-The server refuses the model at load; a `count` of 0 stands for the default, one instance.
+The server refuses the model at load. A `count` of 0 means the default, one instance.
 
 ## Do
-Write a number from the range.
+Use a number within the range.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateModelConfig`, `ValidateInstanceGroup`, `NormalizeInstanceGroup`);

@@ -1,13 +1,13 @@
-"""A waiver waives nothing: the problem is gone, or the rule's id is not one.
+"""A waiver has no effect: the problem is gone, or the rule does not exist.
 
 ## Looks for
-`# diag: ignore[rule-id] reason` where the rule tells no problem on that line, or where there is no such rule.
+`# diag: ignore[rule-id] reason` on a line where that rule reports nothing, or with an unknown rule.
 
 ## Means
-It would hide a problem that comes back, for a reason that may no longer hold.
+It would hide the problem if it returns, for a reason that may no longer apply.
 
 ## Do
-Remove it. Where the problem is told on another line, move it there; it belongs on that line, or alone before it.
+Remove it. If the problem is reported on another line, move the waiver there, or onto its own line before it.
 
 ## Sources
 `diag lint` itself.

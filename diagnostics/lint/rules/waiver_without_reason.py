@@ -1,16 +1,16 @@
-"""A waiver gives no reason, so it waives nothing.
+"""A waiver gives no reason, so it has no effect.
 
 ## Looks for
-`# diag: ignore[rule-id]` with nothing behind it.
+`# diag: ignore[rule-id]` without text after it.
 
 ## Means
-Nobody can tell later whether the problem may still be accepted.
+Later, nobody can judge whether the problem is still acceptable.
 
 ## Do
-Write the reason behind the bracket: `# diag: ignore[no-warm-up] loaded once a week, before traffic`.
+Write the reason after the bracket: `# diag: ignore[no-warm-up] loaded once a week, before traffic`.
 
 ## Sources
-`diag lint` itself: a waiver is a decision that somebody else will have to review.
+`diag lint` itself: somebody else will have to review each waiver.
 """
 
 from __future__ import annotations

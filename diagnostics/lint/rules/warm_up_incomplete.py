@@ -1,19 +1,19 @@
-"""A warm-up does not cover what is served.
+"""A warm-up does not cover the served sizes.
 
 ## Looks for
-Samples of a model with a dynamic batcher none of which has `max_batch_size`, or a `preferred_batch_size` that no
-sample has. For a model with inputs of variable size, samples that all have the same.
+No sample of a model with a dynamic batcher has `max_batch_size`, or a `preferred_batch_size` has no sample. For a model
+with inputs of variable size: all samples have the same size.
 
 ## Means
-Frameworks prepare themselves for each shape when it first occurs: kernels are chosen, memory is planned, graphs are
-captured or compiled. A request of a size that was not warmed up pays for it after the model counts as ready.
+Frameworks prepare for each shape when it first occurs. They choose kernels, plan memory, and capture or compile graphs.
+A request of a new size pays for it after the model is READY.
 
 ## Do
-Add a sample for each preferred size and for the largest batch, and for the shortest and the longest input that is
-served. TorchScript optimizes in its second run of a shape: give those samples `count: 3`.
+Add a sample for each preferred size and the largest batch. Add one each for the shortest and the longest served input.
+TorchScript optimizes in the second run of a shape: give those samples `count: 3`.
 
 ## Sources
-Triton user guide, "Model Warmup". server#3012 (warm-up at batch 1; the second request at batch 2 took 2.85 s),
+Triton user guide, "Model Warmup". server#3012 (warm-up at batch 1: the second request at batch 2 took 2.85 s).
 server#3473 (engines are built for each shape).
 """
 

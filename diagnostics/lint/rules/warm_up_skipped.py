@@ -1,16 +1,18 @@
 """A warm-up never runs, or makes the model fail to load.
 
 ## Looks for
-A sample of `model_warmup` without a `batch_size` of at least 1; one above `max_batch_size`; one that leaves out an
-input that the model needs; and an input of a sample whose size is left variable, whose type or shape is not the
-model's, which has no data, or whose data is in a file that is not in the model's folder `warmup`.
+Any of these in a sample of `model_warmup`:
+- A `batch_size` below 1, above `max_batch_size` or missing.
+- A required input of the model is missing.
+- An input has a variable size, no data, or another type or shape than the model's.
+- An input's data file is not in the model's folder `warmup`.
 
 ## Means
-The server skips a sample of batch size 0, which is the default, and says so only in its verbose log: the model is as
-cold as without. A sample that is no valid request makes the model fail to load.
+The server skips a sample of batch size 0, which is the default. Only its verbose log says so, and the model stays cold.
+A sample that is no valid request makes the model fail to load.
 
 ## Do
-Give every sample a `batch_size`, whole sizes, and every input that is not `optional`.
+Give every sample a `batch_size`, fixed sizes, and every input that is not `optional`.
 
 ## Sources
 Triton core, `backend_model_instance.cc` (`GenerateWarmupData`). User guide, "Model Warmup".
