@@ -4,8 +4,8 @@
 A largest `preferred_batch_size` below `max_batch_size`, or a preferred size of 1 with a window. Engines are left out.
 
 ## Means
-The batcher sends a batch as soon as it has a preferred size. It adds no request beyond the largest of them; without a
-window, never. A preferred size of 1 sends the first request alone, so a window has no effect.
+The batcher sends a batch as soon as it has a preferred size. It adds no request beyond the largest of them. Without a
+window, it never does. A preferred size of 1 sends the first request alone, so a window has no effect.
 
 ## Do
 Remove `preferred_batch_size`. Keep it only if the backend is much faster at these sizes. An example is a TensorRT
