@@ -192,7 +192,7 @@ CASES = (
         readings={**_LONE, BATCH_SIZE: 5, DYNAMIC_BATCHING: 1},
     ),
     CheckCase(
-        title="fires in an overload that batches lessen and do not end",
+        title="fires in an overload that batches reduce but do not end",
         expect=Expected.FIRES,
         readings={**_LONE, QUEUE_SECONDS: 3.0, REQUEST_SECONDS: 3.1, ARRIVAL_RATE: 900, MAX_BATCH_SIZE: 8},
     ),

@@ -140,7 +140,7 @@ CASES = (
         readings={**_LINEAR, BATCH_MARGINAL_COST: 0.1},
     ),
     CheckCase(
-        title="is quiet when one at a time would wait as long for the instance",
+        title="is quiet when single requests would wait as long for the instance",
         expect=Expected.QUIET,
         readings={**_LINEAR, ARRIVAL_RATE: 98},
     ),

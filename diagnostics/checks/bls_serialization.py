@@ -172,9 +172,9 @@ _WRAPPER = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when a busy caller waits inside other models", expect=Expected.FIRES, readings=_WRAPPER),
+    CheckCase(title="fires when a busy caller waits for the models it calls", expect=Expected.FIRES, readings=_WRAPPER),
     CheckCase(
-        title="is quiet about a model that works itself",
+        title="is quiet about a model that does the work itself",
         expect=Expected.QUIET,
         readings={**_WRAPPER, NESTED_SHARE: 0.0},
     ),
@@ -187,7 +187,7 @@ CASES = (
         title="is quiet when the caller is idle", expect=Expected.QUIET, readings={**_WRAPPER, INSTANCE_BUSY_SHARE: 0.2}
     ),
     CheckCase(
-        title="is quiet on a host without processors to spare",
+        title="is quiet on a host without spare CPU",
         expect=Expected.QUIET,
         readings={**_WRAPPER, HOST_CPU_BUSY: 0.97},
     ),

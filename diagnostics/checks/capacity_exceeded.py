@@ -98,7 +98,7 @@ _FLOOD = {
 }
 CASES = (
     CheckCase(
-        title="fires when twice as much arrives as the device could do",
+        title="fires when twice as much arrives as the device can serve",
         expect=Expected.FIRES,
         readings=_FLOOD,
     ),
@@ -114,7 +114,7 @@ CASES = (
     ),
     CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FLOOD, QUEUE_SECONDS: 0.001}),
     CheckCase(
-        title="is unknown when nothing is known of the device",
+        title="is unknown when the device was not measured",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _FLOOD.items() if k is not DEVICE_HEADROOM},
     ),

@@ -231,19 +231,19 @@ CASES = (
         readings={**_FAR, HANDLING_SECONDS: 0.075},
     ),
     CheckCase(
-        title="is quiet on a host without processors to spare",
+        title="is quiet on a host without spare CPU",
         expect=Expected.QUIET,
         readings={**_FAR, HOST_CPU_BUSY: 0.99},
     ),
     CheckCase(
-        title="is unknown at a rate at which the frontend may be the limit, without traces",
+        title="is unknown without traces at a rate that may exceed the frontend",
         expect=Expected.UNKNOWN,
         readings={
             signal: value for signal, value in {**_FAR, REQUEST_RATE: 6000}.items() if signal is not HANDLING_SECONDS
         },
     ),
     CheckCase(
-        title="is unknown when the host's processors were not measured",
+        title="is unknown when the host's CPU was not measured",
         expect=Expected.UNKNOWN,
         readings={signal: value for signal, value in _FAR.items() if signal is not HOST_CPU_BUSY},
     ),

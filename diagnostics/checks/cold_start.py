@@ -129,7 +129,7 @@ CASES = (
         readings={**_COLD, COLD_SLOWDOWN: 1.1},
     ),
     CheckCase(
-        title="is quiet when hardly any request met it",
+        title="is quiet when hardly any request ran cold",
         expect=Expected.QUIET,
         readings={**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0},
     ),

@@ -131,7 +131,7 @@ _FULL = {
 CASES = (
     CheckCase(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
     CheckCase(
-        title="is quiet when the KV cache is what is short",
+        title="is quiet when the KV cache is the limit",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
     ),
@@ -151,7 +151,7 @@ CASES = (
         readings={**_FULL, ENGINE_MICRO_BATCHES: 2},
     ),
     CheckCase(
-        title="is unknown when the engine does not say its maximum",
+        title="is unknown when the engine's maximum is not exported",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _FULL.items() if k not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL)},
     ),

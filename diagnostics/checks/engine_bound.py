@@ -103,7 +103,7 @@ CASES = (
         readings={**_BUSY, ENGINE_WAITING: 12, ENGINE_WAITING_SHARE: 0.9},
     ),
     CheckCase(
-        title="is quiet when the time is spent beside the engine",
+        title="is quiet when the time is spent outside the engine",
         expect=Expected.QUIET,
         readings={**_BUSY, REQUEST_SECONDS: 0.5, COMPUTE_SECONDS: 0.4, ENGINE_WORK_SECONDS: 0.05},
     ),
@@ -113,7 +113,7 @@ CASES = (
         readings={**_BUSY, REQUEST_SECONDS: 0.9},
     ),
     CheckCase(
-        title="is unknown when the engine does not say what waits",
+        title="is unknown when the engine's queue is not exported",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _BUSY.items() if k is not ENGINE_WAITING_SHARE},
     ),

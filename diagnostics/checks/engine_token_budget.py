@@ -143,7 +143,7 @@ CASES = (
         readings={**_CUT, ENGINE_KV_BLOCKED: 0.9},
     ),
     CheckCase(
-        title="is unknown when tokens per iteration are not said",
+        title="is unknown when tokens per iteration are not exported",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _CUT.items() if k not in (ENGINE_TOKENS_FILL, ENGINE_TOKEN_BUDGET)},
     ),

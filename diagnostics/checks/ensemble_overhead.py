@@ -82,12 +82,12 @@ CASES = (
     ),
     CheckCase(title="is quiet about an idle ensemble", expect=Expected.QUIET, readings={**_LOST, ENSEMBLE_CALLS: 0}),
     CheckCase(
-        title="is quiet on a host without processors to spare",
+        title="is quiet on a host without spare CPU",
         expect=Expected.QUIET,
         readings={**_LOST, HOST_CPU_BUSY: 0.97},
     ),
     CheckCase(
-        title="is quiet when only its engine can account for the rest",
+        title="is quiet when only its engine can explain the rest",
         expect=Expected.QUIET,
         readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 1},
     ),

@@ -15,7 +15,7 @@ instances.
 
 ## Rules out
 - An idle model: nothing waits.
-- A load: a version that was just loaded may initialise for a long time (`cold-start`, `model-reload-stall`).
+- A load: a freshly loaded version may initialise for a long time (`cold-start`, `model-reload-stall`).
 - Executions that are long by nature: the limit is a multiple of their own length.
 - A pause that ended inside the window (`scheduler-stall`).
 - Instances without work: an idle one takes the next request at once, so nothing waits.

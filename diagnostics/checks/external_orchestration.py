@@ -125,7 +125,7 @@ _BY_HAND = {
 CASES = (
     CheckCase(title="fires when all members are called in step", expect=Expected.FIRES, readings=_BY_HAND),
     CheckCase(
-        title="fires when nothing tells what the calls cost",
+        title="fires when the cost of the calls is unknown",
         expect=Expected.FIRES,
         readings={k: v for k, v in _BY_HAND.items() if k not in (HOP_SECONDS, ORCHESTRATED_SECONDS)},
     ),

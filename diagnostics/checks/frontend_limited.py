@@ -202,17 +202,17 @@ CASES = (
     ),
     CheckCase(title="fires when clients wait for a busy thread", expect=Expected.FIRES, readings=_SHORT),
     CheckCase(
-        title="is quiet when it passes everything on",
+        title="is quiet when the stage passes everything on",
         expect=Expected.QUIET,
         readings={**_HELD, HANDLING_SECONDS: 0.0002},
     ),
     CheckCase(
-        title="is quiet when a busy thread is too little for so long a wait",
+        title="is quiet when a busy thread cannot explain so long a wait",
         expect=Expected.QUIET,
         readings={**_SHORT, OUTSIDE_SECONDS: 0.5},
     ),
     CheckCase(
-        title="is unknown when the host's processors were not measured",
+        title="is unknown when the host's CPU was not measured",
         expect=Expected.UNKNOWN,
         readings={signal: value for signal, value in _HELD.items() if signal is not HOST_CPU_BUSY},
     ),

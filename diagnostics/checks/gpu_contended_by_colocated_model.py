@@ -114,12 +114,12 @@ CASES = (
         readings={**_SHARED, GPU_TIME_FULL: 0.0},
     ),
     CheckCase(
-        title="is quiet when it is as fast as without them",
+        title="is quiet when the model is as fast as without neighbours",
         expect=Expected.QUIET,
         readings={**_SHARED, NEIGHBOUR_EXCESS_COMPUTE: 0.001, NEIGHBOUR_EXCESS_QUEUE: 0.0},
     ),
     CheckCase(
-        title="is unknown when neighbours never rest",
+        title="is unknown when neighbours never idle",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _SHARED.items() if k is not NEIGHBOUR_EXCESS_COMPUTE},
     ),

@@ -12,7 +12,7 @@ load and batch show it.
 ## Rules out
 - More work of its own (`gpu-saturated`): the time goes to another process, at an unchanged load.
 - Another model of this server (`gpu-contended-by-colocated-model`): its process is in the tree.
-- A model that was just loaded: its new processes are in the tree, too.
+- A freshly loaded model: its new processes are in the tree, too.
 - Another process namespace, or MPS in between: processes cannot be told apart, and the result is unknown.
 
 ## Do
@@ -174,12 +174,12 @@ _STRANGER = {
 }
 CASES = (
     CheckCase(
-        title="fires when requests take longer while a stranger works",
+        title="fires when requests take longer while another process works",
         expect=Expected.FIRES,
         readings=_STRANGER,
     ),
     CheckCase(
-        title="fires on its share when the stranger was there all the time",
+        title="fires on its share when the other process was always present",
         expect=Expected.FIRES,
         readings={**_STRANGER, FOREIGN_STAY: 1.0, FOREIGN_EXCESS_REQUEST: 0.0},
     ),
@@ -189,7 +189,7 @@ CASES = (
         readings={**_STRANGER, GPU_TIME_FULL: 0.02},
     ),
     CheckCase(
-        title="is quiet when all the work is the server's",
+        title="is quiet when all the work is the server's own",
         expect=Expected.QUIET,
         readings={**_STRANGER, FOREIGN_SHARE: 0.0},
     ),

@@ -35,11 +35,13 @@ from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_F
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.units import Unit
 
-ANY = Limit(value=1, unit=Unit.COUNT, because="a healthy card has none, and one is what the driver calls critical")
+ANY = Limit(
+    value=1, unit=Unit.COUNT, because="a healthy card has no such error, and the driver calls even one critical"
+)
 LOST = Limit(
     value=0.1,
     unit=Unit.RATIO,
-    because="a card that is lost stays so until it is reset; a single refused sample is none",
+    because="a lost card stays lost until a reset; a single refused sample does not count",
 )
 CHECK = Check(
     layer=Layer.GPU,
@@ -98,11 +100,11 @@ CASES = (
         readings={**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
     ),
     CheckCase(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
-    CheckCase(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
+    CheckCase(title="is quiet on a healthy card", expect=Expected.QUIET, readings=_SOUND),
     CheckCase(
-        title="is quiet on the part that is told, and on rows that wait for the next reset",
+        title="is quiet on a known program error, and on rows that the next reset replaces",
         expect=Expected.QUIET,
         readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0, REMAP_PENDING: 1},
     ),
-    CheckCase(title="is unknown when no driver was asked", expect=Expected.UNKNOWN, readings={}),
+    CheckCase(title="is unknown when the driver was not read", expect=Expected.UNKNOWN, readings={}),
 )

@@ -91,7 +91,7 @@ def _fires(summary: str, severity: Severity) -> Fires:
 _FULL = {GPU_MEMORY_USED: 0.985, GPU_MEMORY_FREE: 1.2e9, OUT_OF_MEMORY: 0}
 CASES = (
     CheckCase(
-        title="fires when a load found no memory",
+        title="fires when a load failed for lack of memory",
         expect=Expected.FIRES,
         readings={**_FULL, GPU_MEMORY_USED: 0.8, OUT_OF_MEMORY: 1},
     ),

@@ -138,7 +138,7 @@ CASES = (
         expect=Expected.QUIET,
         readings={**_FULL, DEVICE_HEADROOM: 0.6},
     ),
-    CheckCase(title="is quiet on a processor", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
+    CheckCase(title="is quiet on a CPU", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
     CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FULL, QUEUE_SECONDS: 0.001}),
     CheckCase(
         title="is unknown when the GPU was not measured",

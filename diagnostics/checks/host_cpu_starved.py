@@ -268,7 +268,7 @@ CASES = (
         readings={**_STARVED, QUEUE_SECONDS: 0.0005},
     ),
     CheckCase(
-        title="is quiet when the processors have time left",
+        title="is quiet when the CPU has time left",
         expect=Expected.QUIET,
         readings={**_STARVED, HOST_CPU_BUSY: 0.5},
     ),

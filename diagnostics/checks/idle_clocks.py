@@ -89,7 +89,7 @@ _SPARSE = {
     REQUEST_SECONDS: 0.015,
 }
 CASES = (
-    CheckCase(title="fires when sparse requests meet a low clock", expect=Expected.FIRES, readings=_SPARSE),
+    CheckCase(title="fires when sparse requests run at a low clock", expect=Expected.FIRES, readings=_SPARSE),
     CheckCase(
         title="is quiet when the clock stays up",
         expect=Expected.QUIET,

@@ -131,7 +131,7 @@ _ONE_BY_ONE = {
     ENGINE_KV_BLOCKED: 0,
 }
 CASES = (
-    CheckCase(title="fires when one of many slots is ever used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
+    CheckCase(title="fires when only one of many slots is used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
     CheckCase(
         title="fires when batches are static",
         expect=Expected.FIRES,

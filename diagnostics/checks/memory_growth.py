@@ -91,7 +91,7 @@ CASES = (
     CheckCase(title="fires when the machine is full within the day", expect=Expected.FIRES, readings=_GROWS),
     CheckCase(title="is quiet when memory has settled", expect=Expected.QUIET, readings={**_GROWS, MEMORY_GROWTH: 0.0}),
     CheckCase(
-        title="is quiet when it would take months",
+        title="is quiet when the machine would take months to fill",
         expect=Expected.QUIET,
         readings={**_GROWS, MEMORY_GROWTH: 30_000.0, MEMORY_LEFT: 1e12},
     ),

@@ -132,7 +132,7 @@ _HELD = {
     REQUEST_SECONDS: 0.6,
 }
 CASES = (
-    CheckCase(title="fires when requests waited out a load", expect=Expected.FIRES, readings=_STALL),
+    CheckCase(title="fires when requests waited for a load", expect=Expected.FIRES, readings=_STALL),
     CheckCase(
         title="fires when a load held requests before they reached a queue", expect=Expected.FIRES, readings=_HELD
     ),

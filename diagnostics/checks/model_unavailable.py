@@ -225,10 +225,10 @@ CASES = (
         expect=Expected.FIRES,
         readings={**_DOWN, READY_VERSIONS: 1},
     ),
-    CheckCase(title="fires when requests came while it was unloaded", expect=Expected.FIRES, readings=_AWAY),
+    CheckCase(title="fires when requests arrived while the model was unloaded", expect=Expected.FIRES, readings=_AWAY),
     CheckCase(title="fires when the inference port refuses connections", expect=Expected.FIRES, readings=_CLOSED_PORT),
     CheckCase(
-        title="is quiet when nobody asked while it was unloaded",
+        title="is quiet when nobody sent requests while the model was unloaded",
         expect=Expected.QUIET,
         readings={**_AWAY, REFUSED_REQUESTS: 0},
     ),

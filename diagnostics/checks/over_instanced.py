@@ -179,7 +179,7 @@ _CROWDED = {
     REQUEST_SECONDS: 0.267,
 }
 CASES = (
-    CheckCase(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWDED),
+    CheckCase(title="fires when twelve instances share a full card", expect=Expected.FIRES, readings=_CROWDED),
     CheckCase(
         title="is quiet when the card has room",
         expect=Expected.QUIET,

@@ -90,7 +90,11 @@ _STARVED = {
 CASES = (
     CheckCase(title="fires when one class of requests waits for the other", expect=Expected.FIRES, readings=_STARVED),
     CheckCase(title="is quiet without priorities", expect=Expected.QUIET, readings={**_STARVED, PRIORITY_LEVELS: 0}),
-    CheckCase(title="is quiet when all wait alike", expect=Expected.QUIET, readings={**_STARVED, QUEUE_SPREAD: 5}),
+    CheckCase(
+        title="is quiet when all classes wait alike",
+        expect=Expected.QUIET,
+        readings={**_STARVED, QUEUE_SPREAD: 5},
+    ),
     CheckCase(title="is quiet with room", expect=Expected.QUIET, readings={**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
     CheckCase(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0001}),
     CheckCase(

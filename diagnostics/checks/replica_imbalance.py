@@ -106,7 +106,7 @@ CASES = (
     CheckCase(title="is quiet when nobody waits", expect=Expected.QUIET, readings={**_SKEWED, QUEUE_AHEAD: 0.0005}),
     CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
     CheckCase(
-        title="is unknown when the others' queues are",
+        title="is unknown when the other servers' queues are unknown",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _SKEWED.items() if k is not QUEUE_AHEAD},
     ),

@@ -123,9 +123,17 @@ CASES = (
     CheckCase(title="fires on the server that executes slower", expect=Expected.FIRES, readings=_SLOW_NODE),
     CheckCase(title="is quiet with one server", expect=Expected.QUIET, readings={**_SLOW_NODE, REPLICAS: 1}),
     CheckCase(
-        title="is quiet when all are alike", expect=Expected.QUIET, readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05}
+        title="is quiet when all servers are alike",
+        expect=Expected.QUIET,
+        readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05},
     ),
-    CheckCase(title="is quiet when it gets more", expect=Expected.QUIET, readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5}),
+    CheckCase(
+        title="is quiet when the server gets more traffic",
+        expect=Expected.QUIET,
+        readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5},
+    ),
     CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
-    CheckCase(title="is unknown when the others are", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}),
+    CheckCase(
+        title="is unknown when the other servers are unknown", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}
+    ),
 )

@@ -19,7 +19,7 @@ a success. Only the flow between stages and the ensemble's own failures show it.
 ## Do
 1. Read the server's log and the error text that clients get for this model.
 2. Send one failing request to this model alone: `curl -X POST HOST:8000/v2/models/NAME/infer -d @request.json`.
-3. If a version was just deployed, restore the previous one (`version_policy`).
+3. If a version was deployed recently, restore the previous one (`version_policy`).
 
 ## Sources
 Triton core, failure reasons (24.07). server#7713, server#8521 (a returned error counts as success). One failed ensemble

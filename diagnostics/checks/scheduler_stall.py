@@ -113,7 +113,7 @@ _STALLED = {
     HOST_CPU_BUSY: 0.2,
 }
 CASES = (
-    CheckCase(title="fires when requests wait beside free instances", expect=Expected.FIRES, readings=_STALLED),
+    CheckCase(title="fires when requests wait although instances are free", expect=Expected.FIRES, readings=_STALLED),
     CheckCase(
         title="is quiet when instances are busy",
         expect=Expected.QUIET,
@@ -130,7 +130,7 @@ CASES = (
         readings={**_STALLED, BATCH_DELAY: 0.15},
     ),
     CheckCase(
-        title="is quiet on a host without processors to spare",
+        title="is quiet on a host without spare CPU",
         expect=Expected.QUIET,
         readings={**_STALLED, HOST_CPU_BUSY: 0.98},
     ),

@@ -218,7 +218,7 @@ CASES = (
             MOST_AT_ONCE: 1,
         },
     ),
-    CheckCase(title="fires when instances on processors take turns", expect=Expected.FIRES, readings=_TURNS),
+    CheckCase(title="fires when CPU instances take turns", expect=Expected.FIRES, readings=_TURNS),
     CheckCase(
         title="is unknown without the number of instances",
         expect=Expected.UNKNOWN,

@@ -95,6 +95,6 @@ CASES = (
         expect=Expected.FIRES,
         readings={REQUESTS: 1000, QUEUE_SECONDS: 0.001},
     ),
-    CheckCase(title="is quiet when all that decides was read", expect=Expected.QUIET, readings=_SEEN),
+    CheckCase(title="is quiet when all deciding data was read", expect=Expected.QUIET, readings=_SEEN),
     CheckCase(title="is quiet about an idle model", expect=Expected.QUIET, readings={REQUESTS: 0}),
 )

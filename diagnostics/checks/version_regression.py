@@ -95,11 +95,15 @@ _SLOWER = {VERSION_SLOWDOWN: 2.1, VERSION_EXTRA_SECONDS: 0.04, VERSION_BEFORE: 1
 CASES = (
     CheckCase(title="fires when the new version takes twice as long", expect=Expected.FIRES, readings=_SLOWER),
     CheckCase(
-        title="fires when the same version does after a reload",
+        title="fires when the same version is slower after a reload",
         expect=Expected.FIRES,
         readings={**_SLOWER, VERSION_BEFORE: 0},
     ),
-    CheckCase(title="is quiet when it is as fast", expect=Expected.QUIET, readings={**_SLOWER, VERSION_SLOWDOWN: 1.05}),
+    CheckCase(
+        title="is quiet when the version is as fast",
+        expect=Expected.QUIET,
+        readings={**_SLOWER, VERSION_SLOWDOWN: 1.05},
+    ),
     CheckCase(
         title="is quiet when the stage is a small part of the request",
         expect=Expected.QUIET,

@@ -180,13 +180,13 @@ CASES = (
     ),
     CheckCase(title="is quiet when the load stayed", expect=Expected.QUIET, readings={**_SHIFT, RATE_SHIFT: 1.0}),
     CheckCase(
-        title="is quiet when nobody noticed",
+        title="is quiet when no request was slower",
         expect=Expected.QUIET,
         readings={**_SHIFT, RATE_SHIFT_SECONDS: 0.001},
     ),
     CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 2}),
     CheckCase(
-        title="is unknown when the stages' load is",
+        title="is unknown when the stages' load is unknown",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _SHIFT.items() if k is not INSTANCE_BUSY_SHARE},
     ),

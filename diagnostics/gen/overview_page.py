@@ -144,12 +144,12 @@ _FOLDERS = """\
 
 How often each would have fired on your own history: `diag gen rules --replay http://prometheus:9090 --since 7d`."""
 _SYMPTOMS = """\
-They need Triton's own metrics alone, name what hurts and never why, and point to `diag explain`. While an alert on a
-cause fires for the same server and model, the example for Alertmanager keeps them quiet."""
+These alerts need only Triton's own metrics. They name a symptom, not its cause, and point to `diag explain`. While an
+alert on a cause fires for the same server and model, the example for Alertmanager inhibits them."""
 _RECORDED = """\
-Each is a sum of rates ÷ a sum of rates: right below one request per second, through restarts and over replicas, and
-absent without traffic. `instance_…` keeps all labels but those it sums away; `job_…` is over the replicas of a job.
-Never add up models: the row of an ensemble repeats the compute of its members."""
+Each is a sum of rates ÷ a sum of rates. It stays correct below one request per second, through restarts and over
+replicas. Without traffic it is absent. `instance_…` keeps all labels except those it sums over. `job_…` covers the
+replicas of a job. Never sum over models: the row of an ensemble repeats the compute of its members."""
 
 
 def overview(checks: Iterable[RegisteredCheck], causes: Mapping[str, Alert], meta: Sequence[Alert]) -> str:
@@ -159,12 +159,12 @@ def overview(checks: Iterable[RegisteredCheck], causes: Mapping[str, Alert], met
             "# Checks, alerts and runbooks",
             _FOLDERS,
             "## Causes",
-            "An alert fires once `diag_finding` of its check has been 1 for as long as its rule says.",
+            "An alert fires once `diag_finding` of its check has been 1 for the time in its rule.",
             _causes(checks, causes),
             "## Symptoms",
             _SYMPTOMS,
             _alerts([one.alert for one in SYMPTOMS.values()]),
-            "## The watching itself",
+            "## Monitoring of the monitoring",
             _alerts(meta),
             "## Recorded metrics",
             _RECORDED,
@@ -213,11 +213,12 @@ def _cost(alerts: Sequence[Alert]) -> str:
     recorded = [one.expr for one in RECORDED.values()]
     expressions = [alert.expr for alert in alerts]
     return (
-        "A rule is one query per evaluation, however many servers there are. What it reads is told above, per server, "
-        "as series. For a server with 20 models, one of them an engine, and 4 GPUs, the "
-        f"{len(recorded)} recording rules read {total(recorded):,} series and the {len(expressions)} alerts on "
-        f"symptoms and on the watching {total(expressions):,}, over at most five minutes but for "
-        "TritonModelQueueGrows (15) and TritonGpuReportsErrors (15). An alert on a cause reads its findings."
+        "A rule is one query per evaluation, for any number of servers. The tables above show how many series it reads "
+        "per server. An example is a server with 20 models, one of them an engine, and 4 GPUs. "
+        f"The {len(recorded)} recording rules read {total(recorded):,} series. "
+        f"The {len(expressions)} alerts on symptoms and on monitoring read {total(expressions):,}. "
+        "They read at most five minutes, except TritonModelQueueGrows (15) and TritonGpuReportsErrors (15). "
+        "An alert on a cause reads its findings."
     )
 
 

@@ -31,10 +31,10 @@ def _cell(text: str) -> str:
 
 FOLDER = "lint"
 _HEAD = """\
-`diag lint REPOSITORY…` asks these of a model repository's files, without a server or a GPU. A problem is accepted where
-it stands by `# diag: ignore[rule-id] reason`, and for paths or altogether in `.diag-lint.toml`.
+`diag lint REPOSITORY…` checks the files of a model repository with these rules, without a server or a GPU. To accept a
+problem, write `# diag: ignore[rule-id] reason` on its line. `.diag-lint.toml` accepts problems by path, or everywhere.
 
-- `error`: the model does not load, or surely fails.
+- `error`: the model does not load, or certainly fails.
 - `warning`: likely slow or risky.
 - `info`: worth knowing."""
 
@@ -51,7 +51,7 @@ def _table(rules: Iterable[RegisteredRule]) -> str:
     for question in LintTopic:
         rows = [_row(found) for found in every if found.rule.question is question]
         if rows:
-            parts += [f"## {question.value}", table(("rule", "severity", "about", "what it tells"), rows)]
+            parts += [f"## {question.value}", table(("rule", "severity", "about", "what it reports"), rows)]
     return _written(parts)
 
 
@@ -64,7 +64,7 @@ def _page(found: RegisteredRule) -> str:
     rule = found.rule
     parts = [f"# {found.id}", f"{found.title}.", f"Severity: {rule.severity.value}. {rule.question.value}"]
     parts += [*_sections(found), *(["## Limits", _limits("value", rule.limits)] if rule.limits else [])]
-    return _written([*parts, "## Says and does not say", _titles(found.cases)])
+    return _written([*parts, "## When it fires", _titles(found.cases)])
 
 
 def _written(parts: Iterable[str]) -> str:
@@ -86,70 +86,70 @@ def _titles(cases: Iterable[RuleCase | CheckCase]) -> str:
 
 RUNBOOKS: Mapping[str, Runbook] = {
     "check-undecided": Runbook(
-        meaning="What this check needs is switched off, closed or not exported, for an hour by now.",
-        impact="Its cause would go unnamed.",
-        diagnosis=("Run `diag explain` on a server and read what is unknown and its list of blind spots.",),
-        mitigation=("Switch on what it names, or silence this alert for a check that cannot apply to your servers.",),
+        meaning="For an hour, data that this check needs has been off, closed or not exported.",
+        impact="If this is the cause of latency, nothing reports it.",
+        diagnosis=("Run `diag explain` on a server. Read the unknown checks and the blind spots.",),
+        mitigation=("Switch on the data it names. If the check cannot apply to your servers, silence this alert.",),
     ),
     "target-down": Runbook(
         meaning="The diagnosis service cannot read this server's counters.",
-        impact="No diagnosis of this server is possible, and its findings have ended. That they are gone does not mean "
-        "that it is well.",
+        impact="This server cannot be diagnosed, and its findings have ended. That does not mean it is healthy.",
         diagnosis=(
-            "Run `diag explain` on the server from where the service runs: it names the endpoint that fails and why.",
+            "Run `diag explain` on the server, from the service's machine: it names the failing endpoint and why.",
         ),
-        mitigation=("Is the server itself down? Then its own alerts lead; this one ends with them.",),
+        mitigation=("If the server itself is down, handle its own alerts first. This one ends with them.",),
     ),
     "targets-absent": Runbook(
-        meaning="Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no server.",
-        impact="None of the alerts on causes can fire meanwhile.",
-        diagnosis=("Is the service running, and is its job among Prometheus's targets?",),
-        mitigation=("Does its own page list the servers that it should watch? If not, add them to its settings.",),
+        meaning="Prometheus has no sample of the diagnosis service. It is down, not scraped, or watches no server.",
+        impact="Until then, no alert on a cause can fire.",
+        diagnosis=("Check that the service runs, and that its job is among Prometheus's targets.",),
+        mitigation=("Open the service's page. If servers are missing, add them to its settings.",),
     ),
     "server-down": Runbook(
         meaning="Prometheus cannot scrape a target that exported Triton's metrics before.",
-        impact="The server may be down; in any case nothing is seen of it.",
+        impact="The server may be down. In any case, nothing monitors it.",
         diagnosis=(
-            "Does it serve? `curl -i HOST:8000/v2/health/ready`; `curl HOST:8002/metrics` from where Prometheus is.",
+            "Check the server: `curl -i HOST:8000/v2/health/ready`. From Prometheus's machine: `curl "
+            "HOST:8002/metrics`.",
         ),
         mitigation=("Restart it, or take it out of the balancer until it answers.",),
     ),
     "servers-absent": Runbook(
-        meaning="Among Prometheus's targets none exports Triton's metrics.",
-        impact="None of the alerts on symptoms can fire, whatever happens.",
+        meaning="No target of Prometheus exports Triton's metrics.",
+        impact="No alert on a symptom can fire.",
         diagnosis=(
-            "Open Prometheus's page of targets: is there a job for Triton's port 8002, and does its selector match?",
-            "Is `--allow-metrics` of the servers on?",
+            "Open Prometheus's page of targets. Check for a job with Triton's port 8002 and a matching selector.",
+            "Check that the servers run with `--allow-metrics=true`, the default.",
         ),
-        mitigation=("Mend the job; where there is no Triton on purpose, leave these rules out.",),
+        mitigation=("Correct the job. If there is no Triton on purpose, remove these rules.",),
     ),
     "model-vanished": Runbook(
-        meaning="A model that the server had an hour ago is gone: it was unloaded, or a load failed.",
+        meaning="A model that the server had an hour ago is gone. It was unloaded, or a load failed.",
         impact="Requests to it, and ensembles that need it, fail at once.",
-        diagnosis=("Ask the server why: `curl -X POST HOST:8000/v2/repository/index` gives each model's reason.",),
+        diagnosis=("Read each model's reason: `curl -X POST HOST:8000/v2/repository/index`.",),
         mitigation=(
-            "Load it again, or roll the repository back. After a wanted unload the alert ends within the hour.",
+            "Load it again, or roll back the repository. After an intended unload, the alert ends within an hour.",
         ),
     ),
     "not-diagnosed": Runbook(
-        meaning="Prometheus scrapes this Triton, and the diagnosis service does not watch it under the same name.",
-        impact="Its symptoms raise alerts, but nothing names their cause.",
-        diagnosis=("Compare `instance` here with the names of the servers in the service's settings.",),
-        mitigation=("Add the server to the service's settings, under the name that Prometheus gives it.",),
+        meaning="Prometheus scrapes this Triton, but the diagnosis service does not watch it under the same name.",
+        impact="Its symptoms raise alerts, but nothing reports their cause.",
+        diagnosis=("Compare `instance` in this alert with the server names in the service's settings.",),
+        mitigation=("Add the server to the service's settings, with the name that Prometheus uses.",),
     ),
     "without-statistics": Runbook(
         meaning="The server was started with `--metrics-config counter_latencies=false`.",
-        impact="Its durations are missing and its other counters stand still, so every rule is blind to it.",
-        diagnosis=("Look at the server's command line.",),
-        mitigation=("Start it without that option; the counters cost next to nothing.",),
+        impact="Its durations are missing and its other counters stand still, so no rule can fire for it.",
+        diagnosis=("Check the server's command line for that option.",),
+        mitigation=("Start it without that option. The counters cost next to nothing.",),
     ),
 }
 
 
 _CASES: Mapping[Expected, str] = {
-    Expected.FIRES: "It says so",
-    Expected.QUIET: "It does not say so",
-    Expected.UNKNOWN: "It cannot tell",
+    Expected.FIRES: "It fires",
+    Expected.QUIET: "It stays quiet",
+    Expected.UNKNOWN: "It is undecided",
 }
 
 
@@ -157,24 +157,24 @@ def check_page(found: RegisteredCheck, alert: Alert) -> str:
     """Return the runbook of a check: its docstring, its limits, its alert and its cases."""
     limits = found.check.limits
     parts = [f"# {found.id}", f"{found.title}. Layer: {found.check.layer.value}.", *_sections(found)]
-    parts += ["## Limits", _limits("reading", limits) if limits else "It compares with no number.", *_alert(alert)]
+    parts += ["## Limits", _limits("reading", limits) if limits else "This check has no limits.", *_alert(alert)]
     if found.check.symptom:
         alert_of = SYMPTOMS[found.check.symptom].alert
         parts.append(
-            f"Where Prometheus scrapes Triton alone, [{alert_of.name}]({alert_of.id}.md) points here without deciding."
+            f"If Prometheus scrapes only Triton, [{alert_of.name}]({alert_of.id}.md) points here without a decision."
         )
-    return _written([*parts, "## Says and does not say", *_case_rows(found.cases)])
+    return _written([*parts, "## When it fires", *_case_rows(found.cases)])
 
 
 def symptom_page(found: SymptomAlert, checks: Iterable[RegisteredCheck]) -> str:
     """Return the runbook of a symptom, which leads to the checks among `checks` that may be its cause."""
     causes = [f"- [{one.id}]({one.id}.md): {one.title}." for one in checks if one.check.symptom == found.alert.id]
-    explain = "Ask for the cause: `diag explain HOST:8000`. It decides between these, or names another:"
+    explain = "Find the cause with `diag explain HOST:8000`. It is one of these, or another:"
     return _check_runbook(found.alert, found.runbook, "\n".join([explain, "", *causes]))
 
 
 def meta_page(alert: Alert) -> str:
-    """Return the runbook of an alert on the watching itself."""
+    """Return the runbook of an alert on the monitoring itself."""
     return _check_runbook(alert, RUNBOOKS[alert.id], "")
 
 

@@ -1,4 +1,4 @@
-"""Alerts on the watching itself: silence must not look like health."""
+"""Alerts on the monitoring itself: silence must not look like health."""
 
 from __future__ import annotations
 

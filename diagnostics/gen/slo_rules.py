@@ -192,32 +192,34 @@ slo:
     description: One of a thousand requests may fail.
 """
 _WHY = (
-    "Run `diag slo`: it says how much of the budget is spent, until when it lasts, and which causes took it.",
-    "Open the incidents that it names, or run `diag explain` on the servers: each has its evidence and its patch.",
+    "Run `diag slo`: it shows how much of the budget is spent, how long it lasts, and which causes used it.",
+    "Open the incidents it names, or run `diag explain` on the servers. Each has evidence and a patch.",
 )
 RUNBOOKS: Mapping[str, Runbook] = {
     "slo-burns-fast": Runbook(
-        meaning="A promise is being broken so fast that the budget of the whole period is gone within days. Both the "
-        "long and the short window of the alert burn, and more events are bad than chance brings.",
-        impact="Users are hurt now: requests fail, or wait longer than was promised.",
+        meaning="The error budget of the whole period will be gone within days. Both the long and the short window of "
+        "the alert burn, and the bad events exceed chance.",
+        impact="Users are affected now: requests fail, or exceed the objective.",
         diagnosis=_WHY,
-        mitigation=("Apply the patch of the cause that takes most, or take load off until you can.",),
+        mitigation=("Apply the patch of the cause that uses most of the budget. Until you can, reduce load.",),
     ),
     "slo-burns-slowly": Runbook(
-        meaning="A promise is broken a little more often than allowed, for hours or days: the budget will not last.",
-        impact="Few users notice, but nothing is left for the next incident.",
+        meaning="For hours or days, the objective has been missed slightly too often. The budget will not last.",
+        impact="Few users notice, but no budget is left for the next incident.",
         diagnosis=_WHY,
-        mitigation=("Plan the change that `diag slo` puts first; where nothing explains it, review the objective.",),
+        mitigation=(
+            "Plan the change that `diag slo` lists first. If nothing explains the misses, review the objective.",
+        ),
     ),
     "slo-unmeasured": Runbook(
-        meaning="Nothing says how many requests an objective is about, for half an hour by now.",
-        impact="Its burn alerts cannot fire, whatever happens.",
+        meaning="For half an hour, no metric has counted the requests of an objective.",
+        impact="Its burn alerts cannot fire.",
         diagnosis=(
-            "Does `diag serve` run, and does Prometheus scrape it?",
-            "Does it have the objective in its settings (`[[slo]]` or `slo_files`), under the same name?",
-            "Does any of its servers hold the model that the objective names?",
+            "Check that `diag serve` runs and that Prometheus scrapes it.",
+            "Check that its settings (`[[slo]]` or `slo_files`) have the objective under the same name.",
+            "Check that one of its servers has the model of the objective.",
         ),
-        mitigation=("Mend what is missing; rules of an objective that is no longer wanted are to be removed.",),
+        mitigation=("Add what is missing. Remove the rules of objectives you no longer need.",),
     ),
 }
 

@@ -112,9 +112,9 @@ ENGINE_SLOTS_FULL = symptom(
     severity=Severity.WARNING,
     summary=f"{_WHERE}: requests wait inside the engine, and all its slots are taken",
     runbook=Runbook(
-        meaning="The engine holds requests that it has not begun, and runs as many at once as it may.",
-        impact="The time to the first token grows by the wait, which Triton's own queue does not show.",
-        diagnosis=("Is there KV cache left? Then the number of slots is the limit, else both are.",),
+        meaning="Requests wait inside the engine, and all its slots are in use.",
+        impact="The time to the first token grows by this wait. Triton's own queue does not show it.",
+        diagnosis=("Is KV cache free? Then slots are the limit. If not, both are.",),
         mitigation=("Send less traffic to this replica, or add one.",),
     ),
     example=Example(
@@ -130,11 +130,11 @@ ENGINE_WAITS = symptom(
     severity=Severity.WARNING,
     summary=f"{_WHERE}: requests wait inside the engine although slots are free",
     runbook=Runbook(
-        meaning="The engine holds requests that it has not begun, and runs fewer at once than it may: something other "
-        "than its slots is short, mostly blocks of the KV cache.",
-        impact="The time to the first token grows by the wait, which Triton's own queue does not show.",
+        meaning="Requests wait inside the engine although slots are free. Something else is short, mostly blocks of "
+        "the KV cache.",
+        impact="The time to the first token grows by this wait. Triton's own queue does not show it.",
         diagnosis=(f"Compare used with free blocks in `{names.ENGINE_KV}`.",),
-        mitigation=("Lower the most tokens that a request may ask for.", "Send less traffic to this replica."),
+        mitigation=("Lower the maximum number of tokens per request.", "Send less traffic to this replica."),
     ),
     example=Example(
         labels=_ENGINE,
@@ -147,12 +147,12 @@ ENGINE_PAUSES = symptom(
     expr=f"{PAUSED} > 0",
     hold=5,
     severity=Severity.WARNING,
-    summary=f"{_WHERE}: the engine pauses requests that it had begun",
+    summary=f"{_WHERE}: the engine pauses running requests",
     runbook=Runbook(
-        meaning="The engine ran out of KV cache in the midst of requests, paused some and does part of their work "
-        "again.",
-        impact="Streams stop and go on; the slowest requests become far slower.",
-        diagnosis=("Which scheduler policy does the engine have? Only MAX_UTILIZATION pauses.",),
+        meaning="The engine ran out of KV cache while requests ran. It paused some, and will repeat part of their "
+        "work.",
+        impact="Streams stop and resume, and the slowest requests get far slower.",
+        diagnosis=("Check the engine's scheduler policy: only MAX_UTILIZATION pauses requests.",),
         mitigation=("Send less traffic to this replica.",),
     ),
     example=Example(
@@ -166,13 +166,13 @@ GPU_AT_POWER_LIMIT = symptom(
     expr=f"{GPU_POWER} > {_POWER}",
     hold=10,
     severity=Severity.INFO,
-    summary=f"{_GPU} draws nearly all the power that it may",
+    summary=f"{_GPU} draws nearly all of its power limit",
     runbook=Runbook(
-        meaning="The card's power stays near its limit, where it lowers its clock. It does much work; whether anyone "
-        "waits for it is another question.",
-        impact="None by itself. When requests wait, more instances on this card do not help.",
+        meaning="The card's power stays near its limit, and the card lowers its clock. It is busy, but requests may "
+        "not wait for it.",
+        impact="No impact by itself. If requests wait, more instances on this card do not help.",
         diagnosis=("Do models on this card queue at the same time?",),
-        mitigation=("None is needed while nothing waits.",),
+        mitigation=("Do nothing while no request waits.",),
     ),
     example=Example(
         labels=_CARD,
@@ -188,11 +188,11 @@ GPU_MEMORY_FULL = symptom(
     severity=Severity.INFO,
     summary=f"{_GPU} has hardly any memory left",
     runbook=Runbook(
-        meaning="The card's memory is in use to the last few per cent, and no engine that takes the rest by design "
-        "runs there.",
-        impact="The next load, reload or larger batch may fail. Requests that run are not slower for it.",
-        diagnosis=("Which processes hold it? `nvidia-smi` lists them.",),
-        mitigation=("Unload a model that nobody uses before you load another.",),
+        meaning="The card's memory is in use to the last few per cent. No engine that takes the rest by design runs "
+        "there.",
+        impact="The next load, reload or larger batch may fail. Running requests are not slower.",
+        diagnosis=("List the processes that hold it: `nvidia-smi`.",),
+        mitigation=("Unload an unused model before you load another.",),
     ),
     example=Example(
         labels=_CARD,
@@ -208,11 +208,11 @@ GPU_REPORTS_ERRORS = symptom(
     severity=Severity.WARNING,
     summary=f"GPU {label('gpu')} ({label('UUID')}) at {label('instance')} reports an error of the driver",
     runbook=Runbook(
-        meaning="The driver reported an Xid error of this card within a quarter of an hour, by the dcgm-exporter's "
-        "page. The value is the code.",
-        impact="From nothing at all to every request of the card failing, by code.",
-        diagnosis=("Look the code up in NVIDIA's list of Xid errors; `dmesg | grep Xid` names the process.",),
-        mitigation=("Take the node out of service where the code is of hardware or memory.",),
+        meaning="Within 15 minutes, the driver reported an Xid error of this card on dcgm-exporter's page. The value "
+        "is the code.",
+        impact="It depends on the code: from no effect to the failure of every request on the card.",
+        diagnosis=("Look up the code in NVIDIA's list of Xid errors. `dmesg | grep Xid` shows the process.",),
+        mitigation=("If the code is about hardware or memory, take the node out of service.",),
     ),
     example=Example(
         labels=_DCGM_CARD,
@@ -225,12 +225,12 @@ HOST_CPU_FULL = symptom(
     expr=f"{CPU} > {_PROCESSORS}",
     hold=10,
     severity=Severity.WARNING,
-    summary=f"{label('instance')}: the processors of the machine are in use",
+    summary=f"{label('instance')}: the machine's CPU is nearly full",
     runbook=Runbook(
-        meaning="More than nine tenths of the machine's processor time is in use, by whatever process. A container "
-        "under a quota may starve long before.",
-        impact="Executions on processors, and what feeds the GPU, wait for a core.",
-        diagnosis=("`top` on the machine: is it Triton, its Python stubs, or someone else?",),
+        meaning="More than 90 % of the machine's CPU time is in use, by any process. A container with a quota may be "
+        "short of CPU long before that.",
+        impact="CPU executions, and threads that feed the GPU, wait for a core.",
+        diagnosis=("Run `top` on the machine: is it Triton, its Python stubs, or another process?",),
         mitigation=("Move other work off the machine.",),
     ),
     example=Example(
@@ -273,13 +273,13 @@ QUEUE_DOMINATES = symptom(
     severity=Severity.WARNING,
     summary=f"{_WHERE}: requests spend much of their time in the queue",
     runbook=Runbook(
-        meaning="For ten minutes, at least two fifths of the model's own time, and 5 ms of each request, were spent "
-        "waiting for an instance. What makes them wait cannot be told from this.",
-        impact="Users wait as long as the queue is, at each stage of an ensemble that has one.",
-        diagnosis=("Is it one replica? Then compare it with the others before you change the model.",),
+        meaning="For ten minutes, requests waited for an instance for at least 40 % of the model's own time. The mean "
+        "wait was at least 5 ms. This alert cannot show the cause.",
+        impact="Each request waits through this queue, and in an ensemble through the queue of each such stage.",
+        diagnosis=("Is only one replica affected? Compare it with the others before you change the model.",),
         mitigation=(
-            "Send less traffic here, or add a replica, until the cause is known.",
-            "Do not add instances by the queue alone: on a full GPU they make it worse.",
+            "Until the cause is known, send less traffic here or add a replica.",
+            "Do not add instances because of the queue alone: on a full GPU they make it worse.",
         ),
     ),
     example=Example(
@@ -296,14 +296,13 @@ QUEUE_GROWS = symptom(
     f"> {_GROWTH} + sum without ({names.GPU_UUID}) (max_over_time({_PENDING}[{RANGE}] offset 10m))",
     hold=5,
     severity=Severity.WARNING,
-    summary=f"{_WHERE}: more arrives than is served",
+    summary=f"{_WHERE}: more requests arrive than are served",
     runbook=Runbook(
-        meaning="At every look of the last five minutes more requests waited than at any look ten minutes before. A "
-        "queue that grows like this does not empty by itself.",
-        impact="Each request waits longer than the one before; in the end clients time out, or the queue refuses.",
-        diagnosis=(
-            "Compare the request rate with that of the same hour before: has traffic grown, or service slowed?",
-        ),
+        meaning="In every sample of the last five minutes, more requests waited than in any sample ten minutes "
+        "earlier. A queue that grows like this does not drain by itself.",
+        impact="Each request waits longer than the one before. In the end, clients time out or the queue refuses "
+        "requests.",
+        diagnosis=("Compare the request rate with an hour ago: has traffic grown, or has the service slowed?",),
         mitigation=("Shed load in front of Triton, or add replicas.",),
     ),
     example=Example(
@@ -318,13 +317,13 @@ BATCHES_STAY_SMALL = symptom(
     expr=all_of(f"{BATCH_SIZE} < {_SMALL_BATCH}", _WAITING),
     hold=10,
     severity=Severity.INFO,
-    summary=f"{_WHERE}: requests wait, and run one at a time",
+    summary=f"{_WHERE}: requests wait, but run one at a time",
     runbook=Runbook(
-        meaning="Requests wait in the queue while executions hold hardly more than one each. A model that cannot "
-        "batch looks the same.",
-        impact="An execution costs the same for one request as for several, so throughput is given away.",
-        diagnosis=("Read `max_batch_size` and `dynamic_batching` of the model: can it batch at all?",),
-        mitigation=("None by itself; the wait has an alert of its own.",),
+        meaning="Requests wait in the queue while each execution holds hardly more than one. A model that cannot batch "
+        "looks the same.",
+        impact="One request per execution costs about as much as several, so throughput is lost.",
+        diagnosis=("Check `max_batch_size` and `dynamic_batching` of the model: can it batch at all?",),
+        mitigation=("Nothing for this alert alone: the wait has its own alert.",),
     ),
     example=Example(
         labels=SAFETY,
@@ -341,16 +340,16 @@ REQUESTS_FAIL = symptom(
     severity=Severity.WARNING,
     summary=f"{_WHERE}: requests fail",
     runbook=Runbook(
-        meaning="More than one request in a hundred failed for five minutes, without those that clients gave up. "
-        "Failures of an ensemble, most of which Triton counts twice, may be errors of a member or a full queue.",
+        meaning="For five minutes, more than 1 % of requests failed, cancelled ones excluded. Failures of an ensemble "
+        "may be errors of a member or a full queue. Triton counts most of them twice.",
         impact="Clients get errors, or retry and add load.",
         diagnosis=(
-            f"Compare the label `reason` of `{names.REQUEST_FAILURE}`: BACKEND is the model's code, REJECTED a queue's "
-            "timeout, OTHER of an ensemble while no member fails a full queue.",
+            f"Compare the label `reason` of `{names.REQUEST_FAILURE}`. BACKEND is the model's code, and REJECTED a "
+            "queue's timeout. OTHER of an ensemble, with no failing member, is a full queue.",
         ),
         mitigation=(
-            "Roll back what was deployed last to this model.",
-            "Take a replica that alone fails out of service.",
+            "Roll back the last deployment of this model.",
+            "If only one replica fails, take it out of service.",
         ),
     ),
     example=Example(
@@ -366,13 +365,13 @@ MODEL_STUCK = symptom(
     expr=f"sum without ({names.GPU_UUID}) (min_over_time({_PENDING}[{RANGE}])) > 0 and {EXECUTIONS} == 0",
     hold=5,
     severity=Severity.WARNING,
-    summary=f"{_WHERE}: requests wait, and no execution ends",
+    summary=f"{_WHERE}: requests wait, but no execution ends",
     runbook=Runbook(
-        meaning="Requests waited at every look of five minutes and more, and not one execution ended. Triton counts "
-        "when a request ends, so graphs of rates show no traffic instead of a fault.",
+        meaning="Requests waited in every sample for at least five minutes, and no execution ended. Triton counts a "
+        "request when it ends, so graphs of rates show no traffic instead of a fault.",
         impact="Every request to this model hangs until its client gives up.",
-        diagnosis=("Before anything else take stacks: `py-spy dump --pid STUB` of the model's Python stubs.",),
-        mitigation=("Take the replica out of service, then reload the model or restart the server.",),
+        diagnosis=("Before anything else, dump the stacks of the model's Python stubs: `py-spy dump --pid STUB`.",),
+        mitigation=("Take the replica out of service. Then reload the model or restart the server.",),
     ),
     example=Example(
         labels=SAFETY,

@@ -186,7 +186,7 @@ class RuleCase:
     """Files, and what the rule must say of them.
 
     Attributes:
-        title: what it is, as the rest of a sentence about the rule: `speaks when …`, `is silent when …`.
+        title: what it is, as the rest of a sentence about the rule: `fires when …`, `is quiet when …`.
         files: texts by path; the repository is the folder `models`, deployment files may stand beside it.
         places: where it must tell a problem, in order, as `models/safety/config.pbtxt:3:1`; none for silence.
         paths: what is linted.

@@ -895,7 +895,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests spend much of their time in the queue",
-              "description": "For ten minutes, at least two fifths of the model's own time, and 5 ms of each request, were spent waiting for an instance. What makes them wait cannot be told from this. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "For ten minutes, requests waited for an instance for at least 40 % of the model's own time. The mean wait was at least 5 ms. This alert cannot show the cause. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/model-queue-dominates.md"
             }
           },
@@ -909,8 +909,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.instance }}: more arrives than is served",
-              "description": "At every look of the last five minutes more requests waited than at any look ten minutes before. A queue that grows like this does not empty by itself. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "{{ $labels.model }} on {{ $labels.instance }}: more requests arrive than are served",
+              "description": "In every sample of the last five minutes, more requests waited than in any sample ten minutes earlier. A queue that grows like this does not drain by itself. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/model-queue-grows.md"
             }
           },
@@ -924,8 +924,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait, and run one at a time",
-              "description": "Requests wait in the queue while executions hold hardly more than one each. A model that cannot batch looks the same. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait, but run one at a time",
+              "description": "Requests wait in the queue while each execution holds hardly more than one. A model that cannot batch looks the same. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/model-batches-stay-small.md"
             }
           },
@@ -940,7 +940,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests fail",
-              "description": "More than one request in a hundred failed for five minutes, without those that clients gave up. Failures of an ensemble, most of which Triton counts twice, may be errors of a member or a full queue. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "For five minutes, more than 1 % of requests failed, cancelled ones excluded. Failures of an ensemble may be errors of a member or a full queue. Triton counts most of them twice. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/requests-fail.md"
             }
           },
@@ -954,8 +954,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait, and no execution ends",
-              "description": "Requests waited at every look of five minutes and more, and not one execution ended. Triton counts when a request ends, so graphs of rates show no traffic instead of a fault. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait, but no execution ends",
+              "description": "Requests waited in every sample for at least five minutes, and no execution ended. Triton counts a request when it ends, so graphs of rates show no traffic instead of a fault. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/model-stuck.md"
             }
           },
@@ -970,7 +970,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait inside the engine, and all its slots are taken",
-              "description": "The engine holds requests that it has not begun, and runs as many at once as it may. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "Requests wait inside the engine, and all its slots are in use. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/engine-slots-full.md"
             }
           },
@@ -985,7 +985,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.instance }}: requests wait inside the engine although slots are free",
-              "description": "The engine holds requests that it has not begun, and runs fewer at once than it may: something other than its slots is short, mostly blocks of the KV cache. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "Requests wait inside the engine although slots are free. Something else is short, mostly blocks of the KV cache. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/engine-waits-with-free-slots.md"
             }
           },
@@ -999,8 +999,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.instance }}: the engine pauses requests that it had begun",
-              "description": "The engine ran out of KV cache in the midst of requests, paused some and does part of their work again. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "{{ $labels.model }} on {{ $labels.instance }}: the engine pauses running requests",
+              "description": "The engine ran out of KV cache while requests ran. It paused some, and will repeat part of their work. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/engine-pauses-requests.md"
             }
           },
@@ -1014,8 +1014,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "GPU {{ $labels.gpu_uuid }} of {{ $labels.instance }} draws nearly all the power that it may",
-              "description": "The card's power stays near its limit, where it lowers its clock. It does much work; whether anyone waits for it is another question. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "GPU {{ $labels.gpu_uuid }} of {{ $labels.instance }} draws nearly all of its power limit",
+              "description": "The card's power stays near its limit, and the card lowers its clock. It is busy, but requests may not wait for it. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/gpu-at-power-limit.md"
             }
           },
@@ -1030,7 +1030,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu_uuid }} of {{ $labels.instance }} has hardly any memory left",
-              "description": "The card's memory is in use to the last few per cent, and no engine that takes the rest by design runs there. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "The card's memory is in use to the last few per cent. No engine that takes the rest by design runs there. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/gpu-memory-full.md"
             }
           },
@@ -1045,7 +1045,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) at {{ $labels.instance }} reports an error of the driver",
-              "description": "The driver reported an Xid error of this card within a quarter of an hour, by the dcgm-exporter's page. The value is the code. Why, and what to change: diag explain {{ $labels.instance }}",
+              "description": "Within 15 minutes, the driver reported an Xid error of this card on dcgm-exporter's page. The value is the code. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/gpu-reports-errors.md"
             }
           },
@@ -1059,8 +1059,8 @@
               "server": "{{ $labels.instance }}"
             },
             "annotations": {
-              "summary": "{{ $labels.instance }}: the processors of the machine are in use",
-              "description": "More than nine tenths of the machine's processor time is in use, by whatever process. A container under a quota may starve long before. Why, and what to change: diag explain {{ $labels.instance }}",
+              "summary": "{{ $labels.instance }}: the machine's CPU is nearly full",
+              "description": "More than 90 % of the machine's CPU time is in use, by any process. A container with a quota may be short of CPU long before that. Why, and what to change: diag explain {{ $labels.instance }}",
               "runbook_url": $._config.runbooks + "/host-cpu-full.md"
             }
           }

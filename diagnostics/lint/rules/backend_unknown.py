@@ -106,25 +106,25 @@ def _model(head: str, *more: str) -> dict[str, str]:
 
 _AT = ("models/a/config.pbtxt:1:1",)
 CASES = (
-    RuleCase(title="speaks when a platform is a backend's name", files=_model('platform: "onnxruntime"'), places=_AT),
+    RuleCase(title="fires when a platform is a backend's name", files=_model('platform: "onnxruntime"'), places=_AT),
     RuleCase(
-        title="speaks when platform and backend differ",
+        title="fires when platform and backend differ",
         files=_model('platform: "tensorrt_plan" backend: "onnxruntime"'),
         places=_AT,
     ),
-    RuleCase(title="speaks when a backend is misspelled", files=_model('backend: "Python"'), places=_AT),
+    RuleCase(title="fires when a backend is misspelled", files=_model('backend: "Python"'), places=_AT),
     RuleCase(
-        title="speaks when a Python model's file has another name",
+        title="fires when a Python model's file has another name",
         files=_model('default_model_filename: "main.py" backend: "python"'),
         places=_AT,
     ),
     RuleCase(
-        title="is silent about backends of one's own, and platforms that stand for one",
+        title="is quiet about backends of one's own, and platforms that stand for one",
         files={
             **_model('backend: "ranker"'),
             "models/b/config.pbtxt": 'platform: "tensorrt_plan"\n',
             "models/c/config.pbtxt": 'backend: "onnxruntime" platform: "onnxruntime_onnx"\n',
         },
     ),
-    RuleCase(title="is silent about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
+    RuleCase(title="is quiet about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
 )

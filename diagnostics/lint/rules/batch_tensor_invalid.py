@@ -80,14 +80,18 @@ _AT = ("models/a/config.pbtxt:5:13",)
 _INPUT = 'batch_input { kind: BATCH_ELEMENT_COUNT target_name: "N" data_type: TYPE_FP32 source_input: "X" }'
 _OUTPUT = 'batch_output { target_name: "Y" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "X" }'
 CASES = (
-    RuleCase(title="speaks when it has no source", files=_model(_INPUT.replace('source_input: "X" ', "")), places=_AT),
-    RuleCase(title="speaks when its source is no input", files=_model(_INPUT.replace('"X"', '"Z"')), places=_AT),
-    RuleCase(title="speaks when its type is another", files=_model(_INPUT.replace("FP32", "INT64")), places=_AT),
     RuleCase(
-        title="speaks when a target is no output",
+        title="fires when a tensor has no source", files=_model(_INPUT.replace('source_input: "X" ', "")), places=_AT
+    ),
+    RuleCase(
+        title="fires when a source is no input of the model", files=_model(_INPUT.replace('"X"', '"Z"')), places=_AT
+    ),
+    RuleCase(title="fires when a tensor has another type", files=_model(_INPUT.replace("FP32", "INT64")), places=_AT),
+    RuleCase(
+        title="fires when a target is no output",
         files=_model(_OUTPUT.replace('"Y"', '"Z"')),
         places=("models/a/config.pbtxt:5:14",),
     ),
-    RuleCase(title="is silent about whole ones", files=_model(f"{_INPUT}\n{_OUTPUT}")),
-    RuleCase(title="is silent about templates", files=_model(_INPUT.replace('"X"', '"${input}"'))),
+    RuleCase(title="is quiet about valid tensors", files=_model(f"{_INPUT}\n{_OUTPUT}")),
+    RuleCase(title="is quiet about templates", files=_model(_INPUT.replace('"X"', '"${input}"'))),
 )

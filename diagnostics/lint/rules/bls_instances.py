@@ -66,12 +66,12 @@ _BLS = f'name: "bls"\nbackend: "python"\ninstance_group {{ count: 4 kind: KIND_C
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 64\n'
 CASES = (
     RuleCase(
-        title="speaks when the engine could work on more",
+        title="fires when the engine could work on more",
         files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
         places=("models/bls/config.pbtxt:3:1",),
     ),
     RuleCase(
-        title="is silent when an instance awaits several calls",
+        title="is quiet when an instance awaits several calls",
         files={
             "models/bls/config.pbtxt": _BLS,
             "models/bls/1/model.py": "async def execute(self, requests):\n    await request.async_exec()\n",
@@ -79,11 +79,11 @@ CASES = (
         },
     ),
     RuleCase(
-        title="is silent when there are as many",
+        title="is quiet when the model has as many instances",
         files={"models/bls/config.pbtxt": _BLS.replace("4", "64"), "models/llm/config.pbtxt": _ENGINE},
     ),
     RuleCase(
-        title="is silent when the engine's batch is a template",
+        title="is quiet when the engine's batch is a template",
         files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE.replace("64", "${most}")},
     ),
 )

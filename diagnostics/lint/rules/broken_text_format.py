@@ -33,12 +33,12 @@ def lint(see: TroubleView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when a block is not closed, and where",
+        title="fires when a block is not closed, and where",
         files={"models/a/config.pbtxt": 'name: "a"\ninput [ { name: "X"\n', "models/b/config.pbtxt": 'name: "b"\n'},
         places=("models/a/config.pbtxt:3:1",),
     ),
     RuleCase(
-        title="is silent about fields that it does not know, and about templates",
+        title="is quiet about fields that it does not know, and about templates",
         files={"models/a/config.pbtxt": 'name: "a"\nnewest_field { x: 1 }\nmax_batch_size: ${size}\n'},
     ),
 )

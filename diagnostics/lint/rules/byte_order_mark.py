@@ -35,9 +35,12 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when there is one",
+        title="fires when the file begins with one",
         files={"models/a/config.pbtxt": f'{_MARK}backend: "python"\n'},
         places=("models/a/config.pbtxt:1:1",),
     ),
-    RuleCase(title="is silent without", files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'}),
+    RuleCase(
+        title="is quiet when the file does not begin with one",
+        files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'},
+    ),
 )

@@ -52,14 +52,14 @@ def _model(policy: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a version policy is two",
+        title="fires when a version policy has two choices",
         files=_model("latest { num_versions: 1 } all { }"),
         places=("models/a/config.pbtxt:2:45",),
     ),
     RuleCase(
-        title="speaks when a sequence batcher has two strategies",
+        title="fires when a sequence batcher has two strategies",
         files={"models/a/config.pbtxt": "sequence_batching { direct { } oldest { } }\n"},
         places=("models/a/config.pbtxt:1:32",),
     ),
-    RuleCase(title="is silent about one, and a template", files=_model("all { } ${more}")),
+    RuleCase(title="is quiet about one choice, and a template", files=_model("all { } ${more}")),
 )

@@ -75,21 +75,21 @@ def _model(parameters: str) -> dict[str, str]:
 _PYTHON = 'backend: "python"\n'
 CASES = (
     RuleCase(
-        title="speaks when the accelerator has no cache",
+        title="fires when the accelerator has no cache",
         files=_model('parameters { key: "precision_mode" value: "FP16" }'),
         places=("models/a/config.pbtxt:2:70",),
     ),
     RuleCase(
-        title="speaks when a Python model compiles unwarmed",
+        title="fires when a Python model compiles unwarmed",
         files={"models/a/config.pbtxt": _PYTHON, "models/a/1/model.py": "import torch\nm = torch.compile(m)\n"},
         places=("models/a/1/model.py:2:5",),
     ),
     RuleCase(
-        title="is silent when there is a cache",
+        title="is quiet when there is a cache",
         files=_model('parameters { key: "trt_engine_cache_enable" value: "true" }'),
     ),
     RuleCase(
-        title="is silent when a template may turn it on, and when compiling is a comment",
+        title="is quiet when a template may turn it on, and when compiling is a comment",
         files={
             **_model('parameters { key: "trt_engine_cache_enable" value: "${cache}" }'),
             "models/b/config.pbtxt": _PYTHON,

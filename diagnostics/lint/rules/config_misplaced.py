@@ -40,12 +40,12 @@ def lint(see: RepositoryView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when it stands in a version",
+        title="fires when the file is in a version's folder",
         files={"models/a/1/config.pbtxt": 'name: "other"\nbackend: "python"\n'},
         places=("models/a/1/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="is silent when it stands where it belongs, also in a model that a number names",
+        title="is quiet about a file in the model's folder, also with a numeric name",
         files={"models/7/config.pbtxt": 'backend: "python"\n', "models/7/1/model.py": ""},
     ),
 )

@@ -56,11 +56,13 @@ def _engine(size: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when the backend captures none",
+        title="fires when the backend captures no graph",
         files=_graphs("onnxruntime"),
         places=("models/a/config.pbtxt:2:23",),
     ),
-    RuleCase(title="speaks when none is kept", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)),
-    RuleCase(title="is silent when they are kept, or captured", files={**_engine("16"), **_graphs("tensorrt")}),
-    RuleCase(title="is silent when a template says how many", files=_engine("${size}")),
+    RuleCase(
+        title="fires when the engine keeps no graph", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)
+    ),
+    RuleCase(title="is quiet when graphs are kept or captured", files={**_engine("16"), **_graphs("tensorrt")}),
+    RuleCase(title="is quiet when a template says how many", files=_engine("${size}")),
 )

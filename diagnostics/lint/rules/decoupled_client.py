@@ -64,16 +64,16 @@ def _files(address: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a decoupled model is asked for one answer",
+        title="fires when a decoupled model is asked for one answer",
         files=_files("/v2/models/llm/versions/1/infer"),
         places=("compose.yaml:4:32",),
     ),
     RuleCase(
-        title="speaks when an ensemble with such a member is",
+        title="fires when an ensemble with a decoupled member is asked for one answer",
         files=_files("/v2/models/all/generate"),
         places=("compose.yaml:4:32",),
     ),
-    RuleCase(title="is silent when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
-    RuleCase(title="is silent about a model that answers once", files=_files("/v2/models/safety/infer")),
-    RuleCase(title="is silent about a model that is not there", files=_files("/v2/models/other/infer")),
+    RuleCase(title="is quiet when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
+    RuleCase(title="is quiet about a model that answers once", files=_files("/v2/models/safety/infer")),
+    RuleCase(title="is quiet about an unknown model", files=_files("/v2/models/other/infer")),
 )

@@ -72,13 +72,13 @@ _ALL = {
 }
 CASES = (
     RuleCase(
-        title="speaks when the caller cannot stream, and of the ensemble that does",
+        title="fires for a caller that cannot stream and for an ensemble that can",
         files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY},
         places=("models/all/config.pbtxt:1:1", "models/bls/config.pbtxt:1:1"),
     ),
-    RuleCase(title="is silent when neither does", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
+    RuleCase(title="is quiet when neither streams", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
     RuleCase(
-        title="is silent when a template decides",
+        title="is quiet when a template decides",
         files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY.replace("true", "${decoupled}")},
     ),
 )

@@ -91,17 +91,17 @@ spec:
 """
 CASES = (
     RuleCase(
-        title="speaks of the command and of the debug mode of a compose file",
+        title="fires for the command and the debug mode of a compose file",
         files={"compose.yaml": _COMPOSE},
         places=("compose.yaml:4:20", "compose.yaml:6:9"),
     ),
     RuleCase(
-        title="speaks of a manifest",
+        title="fires for a manifest",
         files={"gateway.yaml": _MANIFEST},
         places=("gateway.yaml:9:55",),
     ),
     RuleCase(
-        title="is silent about a server made for load",
+        title="is quiet about a production server",
         files={
             "compose.yaml": _COMPOSE.replace("flask run", "gunicorn app:app").replace("=1", "=0"),
             "gateway.yaml": _MANIFEST.replace("--reload", "--workers 4"),

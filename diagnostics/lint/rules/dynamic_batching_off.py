@@ -52,19 +52,19 @@ _MODEL = 'name: "safety"\nbackend: "pytorch"\nmax_batch_size: 8\n'
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 8\n'
 CASES = (
     RuleCase(
-        title="speaks when there is none",
+        title="fires without a dynamic batcher",
         files={"models/safety/config.pbtxt": _MODEL},
         places=("models/safety/config.pbtxt:3:1",),
     ),
     RuleCase(
-        title="is silent when there is one", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}
+        title="is quiet with a dynamic batcher", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}
     ),
     RuleCase(
-        title="is silent about engines, and models that do not batch",
+        title="is quiet about engines, and models that do not batch",
         files={"models/llm/config.pbtxt": _ENGINE, "models/safety/config.pbtxt": _MODEL.replace("8", "1")},
     ),
     RuleCase(
-        title="is silent when a template may become one",
+        title="is quiet when a template may become a batcher",
         files={"models/safety/config.pbtxt": _MODEL + "${batcher}\n"},
     ),
 )

@@ -130,12 +130,12 @@ def _parameter(key: str, value: str) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks when another model may run on its GPU",
+        title="fires when another model may run on its GPU",
         files={**_engine(), **_other("kind: KIND_GPU")},
         places=("models/llm/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="speaks when both name the same GPU",
+        title="fires when both name the same GPU",
         files={
             **_engine(_parameter(_FRACTION, "0.95") + _parameter("gpu_device_ids", "0,1")),
             **_other("gpus: [ 1 ]"),
@@ -143,15 +143,15 @@ CASES = (
         places=("models/llm/config.pbtxt:3:74",),
     ),
     RuleCase(
-        title="is silent when they have GPUs of their own",
+        title="is quiet when engine and models have separate GPUs",
         files={**_engine(_parameter("gpu_device_ids", "0,1")), **_other("gpus: [ 2 ]")},
     ),
     RuleCase(
-        title="is silent when it takes less, or a template says how much",
+        title="is quiet when the engine takes less, or a template decides",
         files={**_engine(_parameter(_FRACTION, "0.5")), **_other("kind: KIND_GPU")},
     ),
     RuleCase(
-        title="is silent when the others run on processors",
+        title="is quiet when the other models run on the CPU",
         files={**_engine(), **_other("kind: KIND_CPU")},
     ),
 )

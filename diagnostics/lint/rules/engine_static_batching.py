@@ -62,13 +62,13 @@ def _engine(value: str) -> dict[str, str]:
 
 _AT = "models/llm/config.pbtxt:3:58"
 CASES = (
-    RuleCase(title="speaks when it is static", files=_engine("V1"), places=(_AT,)),
-    RuleCase(title="speaks when it is unknown", files=_engine("inflight"), places=(_AT,)),
+    RuleCase(title="fires when batching is static", files=_engine("V1"), places=(_AT,)),
+    RuleCase(title="fires when the strategy is unknown", files=_engine("inflight"), places=(_AT,)),
     RuleCase(
-        title="speaks when there is none",
+        title="fires without a strategy",
         files={"models/llm/config.pbtxt": 'name: "llm"\nbackend: "tensorrtllm"\n'},
         places=("models/llm/config.pbtxt:1:1",),
     ),
-    RuleCase(title="is silent when it is in flight", files=_engine("inflight_fused_batching")),
-    RuleCase(title="is silent when it is a template", files=_engine("${batching_strategy}")),
+    RuleCase(title="is quiet when batching is in flight", files=_engine("inflight_fused_batching")),
+    RuleCase(title="is quiet when the strategy is a template", files=_engine("${batching_strategy}")),
 )

@@ -52,19 +52,19 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "X" value: "X
 _MEMBER = 'name: "safety"\nbackend: "python"\nmax_batch_size: 4\n'
 CASES = (
     RuleCase(
-        title="speaks when a member takes less",
+        title="fires when a member accepts smaller batches",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
         places=("models/all/config.pbtxt:3:1",),
     ),
     RuleCase(
-        title="is silent when a member does not batch",
+        title="is quiet when a member does not batch",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("4", "0"),
         },
     ),
     RuleCase(
-        title="is silent when the member's limit is a template",
+        title="is quiet when the member's limit is a template",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("4", "${size}"),

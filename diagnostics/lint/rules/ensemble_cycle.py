@@ -56,12 +56,12 @@ def _ensemble(name: str, step: str) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks of each ensemble of a circle",
+        title="fires for each ensemble of a cycle",
         files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "a")},
         places=("models/a/config.pbtxt:3:30", "models/b/config.pbtxt:3:30"),
     ),
     RuleCase(
-        title="is silent when an ensemble calls another",
+        title="is quiet when an ensemble calls another",
         files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "c")},
     ),
 )

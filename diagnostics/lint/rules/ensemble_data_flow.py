@@ -91,26 +91,26 @@ def _ensemble(*steps_: tuple[str, str, str]) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks when nobody writes what a step waits for",
+        title="fires when no step writes an awaited tensor",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "N", "Y"))},
         places=("models/all/config.pbtxt:7:54",),
     ),
     RuleCase(
-        title="speaks once when steps wait in a circle",
+        title="fires once when steps wait in a cycle",
         files={"models/all/config.pbtxt": _ensemble(("a", "Y", "M"), ("b", "M", "Y"))},
         places=("models/all/config.pbtxt:6:54",),
     ),
     RuleCase(
-        title="speaks when two steps write a tensor",
+        title="fires when two steps write a tensor",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "Y"), ("b", "X", "Y"))},
         places=("models/all/config.pbtxt:7:89",),
     ),
     RuleCase(
-        title="is silent when steps stand in another order than they run",
+        title="is quiet when steps are listed in another order than they run",
         files={"models/all/config.pbtxt": _ensemble(("b", "M", "Y"), ("a", "X", "M"))},
     ),
     RuleCase(
-        title="is silent when a template may connect them",
+        title="is quiet when a template may connect them",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "${tensor}", "Y"))},
     ),
 )

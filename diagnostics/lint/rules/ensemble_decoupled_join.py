@@ -104,31 +104,31 @@ def _files(*steps_: str, outputs: str = "Y") -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a stream meets the request",
+        title="fires when a stream meets the request",
         files=_files(_step("llm", "X", "M"), _step("a", "MX", "Y")),
         places=("models/all/config.pbtxt:6:108",),
     ),
     RuleCase(
-        title="speaks when two streams meet, or one runs twice",
+        title="fires when two streams meet, or one runs twice",
         files=_files(_step("llm", "X", "M"), _step("tts", "X", "N"), _step("a", "MN", "Y")),
         places=("models/all/config.pbtxt:7:108",),
     ),
     RuleCase(
-        title="speaks when what one stream has become meets what it was before",
+        title="fires when a stream meets its own earlier form",
         files=_files(_step("a", "NM", "Y"), _step("tts", "M", "N"), _step("llm", "X", "M")),
         places=("models/all/config.pbtxt:5:108",),
     ),
     RuleCase(
-        title="speaks when the answers have a stream and what goes past it",
+        title="fires when the answers join a stream with something else",
         files=_files(_step("llm", "X", "Y"), _step("a", "X", "Z"), outputs="YZ"),
         places=("models/all/config.pbtxt:4:10",),
     ),
     RuleCase(
-        title="is silent about streams in a chain, and branches of one stream",
+        title="is quiet about streams in a chain, and branches of one stream",
         files=_files(_step("llm", "X", "M"), _step("tts", "M", "N"), _step("a", "N", "P"), _step("a", "NP", "Y")),
     ),
     RuleCase(
-        title="is silent when a member is not there, or a template decides",
+        title="is quiet when a member is missing, or a template decides",
         files=_files(_step("llm", "X", "M"), _step("open", "X", "N"), _step("gone", "MN", "Y")),
     ),
 )

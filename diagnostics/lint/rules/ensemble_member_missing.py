@@ -44,20 +44,20 @@ _STEP = 'step { model_name: "safety" model_version: -1 }'
 _ENSEMBLE = f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n  {_STEP}\n}}\n'
 CASES = (
     RuleCase(
-        title="speaks when a step's model has no folder",
+        title="fires when a step's model has no folder",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:4:10",),
     ),
     RuleCase(
-        title="is silent when the folder is there, with or without a configuration",
+        title="is quiet when the folder exists, with or without a configuration",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
     ),
     RuleCase(
-        title="is silent when another repository has it",
+        title="is quiet when another repository has the member",
         files={"models/all/config.pbtxt": _ENSEMBLE, "more/safety/config.pbtxt": 'name: "safety"\n'},
     ),
     RuleCase(
-        title="is silent when the name is a template",
+        title="is quiet when the name is a template",
         files={"models/all/config.pbtxt": _ENSEMBLE.replace('"safety"', '"${safety}"')},
     ),
 )

@@ -45,7 +45,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "asr" } }\n'
 CASES = (
     RuleCase(
-        title="speaks when a member has a sequence batcher",
+        title="fires when a member has a sequence batcher",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { oldest { } }\n',
@@ -53,7 +53,7 @@ CASES = (
         places=("models/all/config.pbtxt:2:30",),
     ),
     RuleCase(
-        title="is silent when none has, or it iterates",
+        title="is quiet when no member has one, or it iterates",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { iterative_sequence: true }\n',

@@ -55,30 +55,30 @@ _STEP = (
 _ALL = f'platform: "ensemble"\nensemble_scheduling {{ {_STEP} }}\n'
 CASES = (
     RuleCase(
-        title="speaks when there is no step",
+        title="fires without a step",
         files={"models/all/config.pbtxt": 'platform: "ensemble"\n'},
         places=("models/all/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="speaks when a step has no outputs, and when the platform is missing",
+        title="fires when a step has no outputs, and when the platform is missing",
         files={
             "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'
         },
         places=("models/all/config.pbtxt:1:1", "models/all/config.pbtxt:1:28"),
     ),
     RuleCase(
-        title="speaks when a step names no version",
+        title="fires when a step names no version",
         files={"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")},
         places=("models/all/config.pbtxt:2:28",),
     ),
     RuleCase(
-        title="speaks when a step asks for version 0",
+        title="fires when a step asks for version 0",
         files={"models/all/config.pbtxt": _ALL.replace("-1", "0")},
         places=("models/all/config.pbtxt:2:46",),
     ),
-    RuleCase(title="is silent when all is there", files={"models/all/config.pbtxt": _ALL}),
+    RuleCase(title="is quiet about complete steps", files={"models/all/config.pbtxt": _ALL}),
     RuleCase(
-        title="is silent when a template may be the rest",
+        title="is quiet when a template may complete the step",
         files={"models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { ${step} } }\n'},
     ),
 )

@@ -119,30 +119,30 @@ _BATCHING = _MEMBER.replace("size: 0", "size: 4").replace("[ -1 ]", "[ 1 ]")
 _HALF = _MEMBER.replace("FP32", "FP16", 1)
 CASES = (
     RuleCase(
-        title="speaks when a data type differs",
+        title="fires when a data type differs",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _HALF},
         places=("models/all/config.pbtxt:6:39",),
     ),
     RuleCase(
-        title="speaks when a size differs",
+        title="fires when a size differs",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace("[ 4", "[ 5")},
         places=("models/all/config.pbtxt:6:39",),
     ),
     RuleCase(
-        title="speaks when both batch and have another number of dimensions",
+        title="fires when both batch and have another number of dimensions",
         files={"models/all/config.pbtxt": f"max_batch_size: 4 {_SPELLED}", "models/safety/config.pbtxt": _BATCHING},
         places=("models/all/config.pbtxt:6:39", "models/all/config.pbtxt:7:36"),
     ),
     RuleCase(
-        title="is silent when sizes are variable",
+        title="is quiet when sizes are variable",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
     ),
     RuleCase(
-        title="is silent when one does not batch and spells the batch dimension out",
+        title="is quiet when a model that does not batch includes the batch dimension",
         files={"models/all/config.pbtxt": _SPELLED, "models/safety/config.pbtxt": _BATCHING},
     ),
     RuleCase(
-        title="is silent when the type is a template",
+        title="is quiet when the type is a template",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("TYPE_FP32", "${type}"),

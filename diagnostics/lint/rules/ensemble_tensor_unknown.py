@@ -83,7 +83,7 @@ output { name: "SCORE" data_type: TYPE_FP32 dims: 1 }
 _OTHER = _MEMBER.replace("EMBEDDING", "VECTOR")
 CASES = (
     RuleCase(
-        title="speaks of both when a key is misspelled",
+        title="fires for both tensors when a key is misspelled",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _OTHER,
@@ -92,14 +92,14 @@ CASES = (
         places=("models/all/config.pbtxt:3:30", "models/all/config.pbtxt:4:39"),
     ),
     RuleCase(
-        title="is silent when an input that is not mapped is optional",
+        title="is quiet when an input that is not mapped is optional",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER + 'input { name: "B" optional: true }\n',
         },
     ),
     RuleCase(
-        title="is silent of unknown keys when the backend completes the configuration",
+        title="is quiet about unknown keys when the backend completes the configuration",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": 'name: "safety"\nbackend: "onnxruntime"\n',
@@ -114,7 +114,7 @@ CASES = (
         places=("models/all/config.pbtxt:5:36",),
     ),
     RuleCase(
-        title="is silent of inputs when a template may map them",
+        title="is quiet about inputs when a template may map them",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace('"EMBEDDING"', '"${tensor}"'),
             "models/safety/config.pbtxt": _MEMBER,

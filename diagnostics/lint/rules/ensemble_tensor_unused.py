@@ -57,12 +57,12 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "I" value: "X
 """
 CASES = (
     RuleCase(
-        title="speaks of an output and of an input that nobody reads",
+        title="fires for an output and an input that no step reads",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:3:26", "models/all/config.pbtxt:7:34"),
     ),
     RuleCase(
-        title="is silent when all is read",
+        title="is quiet when every tensor is read",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace(', { name: "Z" }', "").replace(
                 'output { name: "Y" }', 'output [ { name: "Y" }, { name: "_WHY" } ]'
@@ -70,7 +70,7 @@ CASES = (
         },
     ),
     RuleCase(
-        title="is silent when a template may read it",
+        title="is quiet when a template may read the tensor",
         files={"models/all/config.pbtxt": _ENSEMBLE.replace("} } }", "} ${more} } }")},
     ),
 )

@@ -102,26 +102,26 @@ def _members(first: int, second: int) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a version is not served, not there, or alone with a name",
+        title="fires when a version is not served, missing, or the only one named",
         files={"models/all/config.pbtxt": _ensemble(1, 3), **_members(2, 2)},
         places=("models/all/config.pbtxt:4:26", "models/all/config.pbtxt:5:26"),
     ),
     RuleCase(
-        title="speaks when one step names a version and another takes the latest",
+        title="fires when one step names a version and another takes the latest",
         files={"models/all/config.pbtxt": _ensemble(2, -1), **_members(2, 2)},
         places=("models/all/config.pbtxt:4:26",),
     ),
     RuleCase(
-        title="speaks when the latest versions differ",
+        title="fires when the latest versions differ",
         files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 1)},
         places=("models/all/config.pbtxt:4:10",),
     ),
     RuleCase(
-        title="is silent when the latest versions are the same",
+        title="is quiet when the latest versions are the same",
         files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 2)},
     ),
     RuleCase(
-        title="is silent when no version is there, as where weights come from elsewhere",
+        title="is quiet when no version exists, as with weights from elsewhere",
         files={"models/all/config.pbtxt": _ensemble(2, 2), "models/a/config.pbtxt": 'name: "a"\n'},
     ),
 )

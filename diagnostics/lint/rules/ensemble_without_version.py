@@ -37,12 +37,12 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
 CASES = (
     RuleCase(
-        title="speaks when there is none",
+        title="fires without a version folder",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="is silent when there is one, kept by a file",
+        title="is quiet when a file keeps the folder",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/all/1/.gitkeep": ""},
     ),
 )

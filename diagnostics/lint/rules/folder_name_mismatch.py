@@ -43,12 +43,12 @@ def _is_sample(see: ConfiguredModelView) -> bool:
 
 CASES = (
     RuleCase(
-        title="speaks when a folder was copied and its name kept",
+        title="fires when a folder was copied and its name kept",
         files={"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n', "models/b/1/model.py": ""},
         places=("models/b/config.pbtxt:2:1",),
     ),
     RuleCase(
-        title="is silent when the names are one, none is written, or it is a template",
+        title="is quiet when the names match, or the name is missing or a template",
         files={
             "models/a/config.pbtxt": 'name: "a"\nbackend: "python"\n',
             "models/b/config.pbtxt": 'backend: "python"\n',

@@ -82,16 +82,18 @@ def _model(group: str, file: str = "model.onnx", backend: str = "onnxruntime") -
 _SMALL = LintSettings(gpu_memory_bytes=1000)
 CASES = (
     RuleCase(
-        title="speaks when two instances do not fit",
+        title="fires when two instances do not fit",
         files=_model("count: 2 kind: KIND_GPU"),
         places=("models/a/config.pbtxt:1:1",),
         settings=_SMALL,
     ),
     RuleCase(
-        title="is silent when they share the weights",
+        title="is quiet when instances share the weights",
         files=_model("count: 2", "model.plan", "tensorrt"),
         settings=_SMALL,
     ),
-    RuleCase(title="is silent when each has its own GPU", files=_model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL),
-    RuleCase(title="is silent when nobody has said how much there is", files=_model("count: 2 kind: KIND_GPU")),
+    RuleCase(
+        title="is quiet when each instance has its own GPU", files=_model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL
+    ),
+    RuleCase(title="is quiet without `gpu_memory` in the settings", files=_model("count: 2 kind: KIND_GPU")),
 )

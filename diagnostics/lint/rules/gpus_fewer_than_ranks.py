@@ -64,18 +64,20 @@ kind: Pod
 spec: { containers: [ { name: t, image: tritonserver, resources: { limits: { nvidia.com/gpu: 1 } } } ] }
 """
 CASES = (
-    RuleCase(title="speaks when one GPU is reserved for two ranks", files=_files(_devices("count: 1")), places=_PLACE),
-    RuleCase(title="speaks when fewer are listed", files=_files(_devices("device_ids: ['0']")), places=_PLACE),
+    RuleCase(title="fires when one GPU is reserved for two ranks", files=_files(_devices("count: 1")), places=_PLACE),
+    RuleCase(title="fires when fewer GPUs are listed", files=_files(_devices("device_ids: ['0']")), places=_PLACE),
     RuleCase(
-        title="speaks when fewer are visible",
+        title="fires when fewer GPUs are visible",
         files=_files('environment: { CUDA_VISIBLE_DEVICES: "0,1" }', 4),
         places=_PLACE,
     ),
-    RuleCase(title="speaks when a pod gets fewer", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)),
-    RuleCase(title="is silent when there are enough", files=_files(_devices("count: 2"))),
-    RuleCase(title="is silent when all are given, or nothing is said", files=_files(_devices("count: all"))),
     RuleCase(
-        title="is silent when another repository may be the container's",
+        title="fires when a pod gets fewer GPUs", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)
+    ),
+    RuleCase(title="is quiet when the GPUs are enough", files=_files(_devices("count: 2"))),
+    RuleCase(title="is quiet when all GPUs are given, or no number is stated", files=_files(_devices("count: all"))),
+    RuleCase(
+        title="is quiet when the container may use another repository",
         files={**_files(_devices("count: 1")), "others/a/config.pbtxt": 'backend: "python"\n'},
     ),
 )

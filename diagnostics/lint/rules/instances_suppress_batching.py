@@ -63,12 +63,12 @@ def _model(group: str, delay: str = "") -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when there are more than two on a GPU",
+        title="fires on more than two instances per GPU",
         files=_model("count: 4 kind: KIND_GPU"),
         places=("models/a/config.pbtxt:4:18",),
     ),
-    RuleCase(title="is silent when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
-    RuleCase(title="is silent when they run on processors", files=_model("count: 4 kind: KIND_CPU")),
-    RuleCase(title="is silent when there are two", files=_model("count: 2 kind: KIND_GPU")),
-    RuleCase(title="is silent when the count is a template", files=_model("count: ${count}")),
+    RuleCase(title="is quiet when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
+    RuleCase(title="is quiet about CPU instances", files=_model("count: 4 kind: KIND_CPU")),
+    RuleCase(title="is quiet about two instances", files=_model("count: 2 kind: KIND_GPU")),
+    RuleCase(title="is quiet when the count is a template", files=_model("count: ${count}")),
 )

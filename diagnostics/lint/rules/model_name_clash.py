@@ -54,11 +54,11 @@ _FILES = {
 }
 CASES = (
     RuleCase(
-        title="speaks when both repositories are named",
+        title="fires when both repositories are given",
         files=_FILES,
         places=("shared/chat/config.pbtxt:1:1",),
         paths=("models", "shared"),
     ),
-    RuleCase(title="is silent when they are found below a folder", files=_FILES),
-    RuleCase(title="is silent when one of them is linted", files=_FILES, paths=("shared",)),
+    RuleCase(title="is quiet about repositories found below a folder", files=_FILES),
+    RuleCase(title="is quiet when only one is linted", files=_FILES, paths=("shared",)),
 )

@@ -75,23 +75,23 @@ def _model(policy: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when the latest are 0",
+        title="fires when the latest 0 versions are served",
         files=_model("latest { }"),
         places=("models/a/config.pbtxt:2:25",),
     ),
     RuleCase(
-        title="speaks when a list is empty",
+        title="fires when a list is empty",
         files=_model("specific { versions: [ ] }"),
         places=("models/a/config.pbtxt:2:27",),
     ),
     RuleCase(
-        title="speaks when none of the list is there",
+        title="fires when no version of the list exists",
         files=_model("specific { versions: [ 1, 3 ] }"),
         places=("models/a/config.pbtxt:2:29",),
     ),
-    RuleCase(title="is silent when one of them is there", files=_model("specific { versions: [ 1, 2 ] }")),
+    RuleCase(title="is quiet when one of them exists", files=_model("specific { versions: [ 1, 2 ] }")),
     RuleCase(
-        title="is silent when no version is there, as where weights come from elsewhere, and about templates",
+        title="is quiet about templates, and when no version exists at all",
         files={
             "models/b/config.pbtxt": "version_policy { specific { versions: 7 } }\n",
             **_model("latest { num_versions: ${n} }"),

@@ -63,17 +63,17 @@ _TENSOR = "value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }"
 _SAMPLE = f'model_warmup {{ name: "one" batch_size: 1 inputs {{ key: "X" {_TENSOR} }} }}\n'
 CASES = (
     RuleCase(
-        title="speaks when a model that batches has none",
+        title="fires when a model that batches has no warm-up",
         files={"models/safety/config.pbtxt": _COLD},
         places=("models/safety/config.pbtxt:1:1",),
     ),
-    RuleCase(title="is silent when there is one", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
+    RuleCase(title="is quiet with a warm-up", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
     RuleCase(
-        title="is silent when the model runs on processors",
+        title="is quiet about CPU models",
         files={"models/safety/config.pbtxt": _COLD + "instance_group { kind: KIND_CPU }\n"},
     ),
     RuleCase(
-        title="is silent when a template may become one",
+        title="is quiet when a template may become a warm-up",
         files={"models/safety/config.pbtxt": _COLD + "${warm_up}\n"},
     ),
 )

@@ -108,14 +108,14 @@ _CALLER = 'backend: "python"\nparameters { key: "tensorrt_llm_model_name" value 
 _IN_CODE = "request = pb_utils.InferenceRequest(model_name='tensorrt_llm', inputs=inputs)\n"
 CASES = (
     RuleCase(
-        title="speaks when nothing joins a tokenizer and an engine",
+        title="fires when nothing joins a tokenizer and an engine",
         files=_STAGES,
         places=("models/tensorrt_llm/config.pbtxt:1:1",),
     ),
-    RuleCase(title="is silent when an ensemble does", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
-    RuleCase(title="is silent when a model does", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
+    RuleCase(title="is quiet when an ensemble joins them", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
+    RuleCase(title="is quiet when a model joins them", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
     RuleCase(
-        title="is silent when a model's code does, whatever its parameters are about",
+        title="is quiet when a model's code joins them, whatever its parameters",
         files={
             **_STAGES,
             "models/bls/config.pbtxt": _CALLER.replace("tensorrt_llm_model_name", "tokenizer_dir"),
@@ -123,7 +123,7 @@ CASES = (
         },
     ),
     RuleCase(
-        title="is silent about models that only share common names",
+        title="is quiet about models that only share common names",
         files={
             "models/a/config.pbtxt": _PRE.replace("INPUT_ID", "INPUT0").replace("REQUEST_INPUT_LEN", "INPUT1"),
             "models/b/config.pbtxt": _LLM.replace("input_ids", "INPUT0").replace("input_lengths", "INPUT1"),

@@ -58,21 +58,21 @@ def _model(batching: str) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks when the largest is below what is possible",
+        title="fires when the largest size is below the maximum batch",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, 8 ]")},
         places=("models/a/config.pbtxt:4:20",),
     ),
     RuleCase(
-        title="speaks when 1 is preferred beside a window",
+        title="fires when 1 is preferred and a window is set",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [1, 64] max_queue_delay_microseconds: 100")},
         places=("models/a/config.pbtxt:4:20",),
     ),
     RuleCase(
-        title="is silent when the largest is preferred, too",
+        title="is quiet when the maximum batch is preferred, too",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 32, 64 ]")},
     ),
     RuleCase(
-        title="is silent when a size is a template",
+        title="is quiet when a size is a template",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, ${size} ]")},
     ),
 )

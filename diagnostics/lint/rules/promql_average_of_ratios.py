@@ -56,10 +56,10 @@ def _quotient(node: PromqlNode) -> bool:
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
     RuleCase(
-        title="speaks when a quotient is averaged",
+        title="fires when a ratio is averaged",
         files=recording(f"avg({_QUEUE} / {_DONE} / 1000)"),
         places=("rules.yaml:5:15",),
     ),
-    RuleCase(title="is silent when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
-    RuleCase(title="is silent about the largest quotient", files=recording(f"max({_QUEUE} / {_DONE})")),
+    RuleCase(title="is quiet when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
+    RuleCase(title="is quiet about the largest ratio", files=recording(f"max({_QUEUE} / {_DONE})")),
 )

@@ -63,23 +63,23 @@ def _related(node: PromqlNode) -> bool:
 _INFER = f"rate({names.INFER_DURATION}[5m])"
 CASES = (
     RuleCase(
-        title="speaks when it is shown as a share",
+        title="fires when a duration is shown as a share",
         files=recording(f"sum by (model) ({_INFER}) / 1e6", record="busy"),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="is silent when it is the time of a request, or of executions",
+        title="is quiet about the time per request or of executions",
         files=recording(
             f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
             record="busy",
         ),
     ),
     RuleCase(
-        title="is silent when a rule records it for others",
+        title="is quiet when a rule records the duration for others",
         files=recording(f"sum by (model) ({_INFER}) / 1e6", record="compute_seconds"),
     ),
     RuleCase(
-        title="is silent about the queue, whose rate is the number that wait (Little)",
+        title="is quiet about the queue: its rate is the number of waiting requests (Little)",
         files=recording("rate(nv_inference_queue_duration_us[5m]) / 1e6", record="busy"),
     ),
 )

@@ -149,32 +149,32 @@ def _alert(expr: str) -> dict[str, str]:
 _AT = ("rules.yaml:5:15",)
 CASES = (
     RuleCase(
-        title="speaks when a share is compared with percent",
+        title="fires when a share is compared with percent",
         files=_alert("max(nv_gpu_utilization) > 90"),
         places=_AT,
     ),
     RuleCase(
-        title="speaks when failures by reason are divided by successes",
+        title="fires when failures by reason are divided by successes",
         files=_alert("rate(nv_inference_request_failure[5m]) / rate(nv_inference_request_success[5m]) > 0.05"),
         places=_AT,
     ),
     RuleCase(
-        title="speaks when a reason is in lower case",
+        title="fires when a reason is in lower case",
         files=_alert("increase(nv_inference_request_failure{reason='rejected'}[5m]) > 0"),
         places=_AT,
     ),
     RuleCase(
-        title="speaks when two limits exclude each other",
+        title="fires when two limits exclude each other",
         files=_alert("nv_inference_pending_request_count > 100 and nv_inference_pending_request_count < 10"),
         places=_AT,
     ),
     RuleCase(
-        title="speaks when a range holds one scrape",
+        title="fires when a range holds one scrape",
         files=recording("rate(nv_inference_count[5s])"),
         places=_AT,
     ),
     RuleCase(
-        title="is silent when operands share their labels, and when emptiness is the point",
+        title="is quiet when operands share labels, or emptiness is intended",
         files=_alert(
             "sum by (model) (rate(nv_inference_request_failure[5m])) / "
             "sum by (model) (rate(nv_inference_request_success[5m])) > 0.05 or absent(nv_gpu_utilization > 2)"

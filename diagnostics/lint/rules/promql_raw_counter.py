@@ -84,21 +84,21 @@ def _rules(expr: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when an alert compares a counter",
+        title="fires when an alert compares a counter",
         files=_rules("nv_inference_request_failure > 0"),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="speaks of both counters of a quotient",
+        title="fires for both counters of a ratio",
         files=_rules("sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success)"),
         places=("rules.yaml:5:15", "rules.yaml:5:15"),
     ),
     RuleCase(
-        title="is silent about rates, and whether a counter is there",
+        title="is quiet about rates, and about the presence of a counter",
         files=_rules("absent(nv_inference_count) or rate(nv_inference_count[5m]) == 0 and nv_inference_count"),
     ),
     RuleCase(
-        title="is silent about what is added since before, and about gauges",
+        title="is quiet about increases since an earlier time, and about gauges",
         files=_rules("nv_inference_count - nv_inference_count offset 5m > nv_inference_pending_request_count"),
     ),
 )

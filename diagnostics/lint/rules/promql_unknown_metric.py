@@ -56,18 +56,18 @@ def _recorded(see: QueryView) -> set[str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a metric is gone",
+        title="fires when a metric was removed",
         files=recording("avg(nv_inference_load_ratio)"),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="speaks when a metric never was",
+        title="fires when a metric never existed",
         files=recording("rate(nv_inference_requests_total[5m])"),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="is silent about today's, and those of histograms and summaries",
+        title="is quiet about current metrics, histograms and summaries",
         files=recording("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
     ),
-    RuleCase(title="is silent when a rule records it", files=recording("nv_busy + 1", record="nv_busy")),
+    RuleCase(title="is quiet when a rule records the metric", files=recording("nv_busy + 1", record="nv_busy")),
 )

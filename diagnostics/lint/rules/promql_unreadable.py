@@ -45,21 +45,21 @@ def lint(see: QueryView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when it is too long to be read",
+        title="fires when an expression is too long to parse",
         files=recording(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="speaks when a bracket is missing",
+        title="fires when a bracket is missing",
         files=recording("sum(rate(nv_inference_count[5m])"),
         places=("rules.yaml:5:15",),
     ),
     RuleCase(
-        title="is silent about variables of dashboards",
+        title="is quiet about variables of dashboards",
         files=recording("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
     ),
     RuleCase(
-        title="is silent about queries of other things",
+        title="is quiet about queries of other things",
         files=recording("{app=`x`} |= `error`".replace("{", '"{') + '"'),
     ),
 )

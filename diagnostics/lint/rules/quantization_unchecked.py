@@ -67,10 +67,10 @@ def _files(algorithm: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when an FP8 engine has no record",
+        title="fires when an FP8 engine has no record",
         files=_files('"FP8"'),
         places=("models/llm/config.pbtxt:1:1",),
     ),
-    RuleCase(title="is silent when there is one", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
-    RuleCase(title="is silent when nothing is quantized", files=_files("null")),
+    RuleCase(title="is quiet when a record exists", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
+    RuleCase(title="is quiet when nothing is quantized", files=_files("null")),
 )

@@ -55,12 +55,13 @@ def _model(batching: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when the queue has a limit",
+        title="fires when the queue has a limit",
         files=_model("default_queue_policy { max_queue_size: 64 }"),
         places=("models/a/config.pbtxt:3:20",),
     ),
-    RuleCase(title="is silent when there is no policy", files=_model("max_queue_delay_microseconds: 100")),
+    RuleCase(title="is quiet when there is no policy", files=_model("max_queue_delay_microseconds: 100")),
     RuleCase(
-        title="is silent when the limit is 0, which is none", files=_model("default_queue_policy { max_queue_size: 0 }")
+        title="is quiet when the limit is 0, which means no limit",
+        files=_model("default_queue_policy { max_queue_size: 0 }"),
     ),
 )

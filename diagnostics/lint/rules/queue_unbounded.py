@@ -52,11 +52,11 @@ _LIMITED = _MODEL.replace("{ }", "{ default_queue_policy { max_queue_size: 64 } 
 _BUDGET = LintSettings(latency_budget_seconds=0.2)
 CASES = (
     RuleCase(
-        title="speaks when there is no limit",
+        title="fires without a limit",
         files={"models/a/config.pbtxt": _MODEL},
         places=("models/a/config.pbtxt:3:1",),
         settings=_BUDGET,
     ),
-    RuleCase(title="is silent when there is one", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
-    RuleCase(title="is silent when nobody has said a budget", files={"models/a/config.pbtxt": _MODEL}),
+    RuleCase(title="is quiet with a limit", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
+    RuleCase(title="is quiet without a budget in the settings", files={"models/a/config.pbtxt": _MODEL}),
 )

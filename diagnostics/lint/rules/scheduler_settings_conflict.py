@@ -87,12 +87,12 @@ def _model(more: str) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks when priorities have no default",
+        title="fires when priorities have no default",
         files={"models/a/config.pbtxt": _model("dynamic_batching { priority_levels: 2 }")},
         places=("models/a/config.pbtxt:4:20",),
     ),
     RuleCase(
-        title="speaks when the order is kept among priorities",
+        title="fires when priorities should keep their order",
         files={
             "models/a/config.pbtxt": _model(
                 "dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }"
@@ -101,7 +101,7 @@ CASES = (
         places=("models/a/config.pbtxt:4:20",),
     ),
     RuleCase(
-        title="speaks when a decoupled model is cached",
+        title="fires when a decoupled model is cached",
         files={
             "models/a/config.pbtxt": _model(
                 "model_transaction_policy { decoupled: true }\nresponse_cache { enable: true }"
@@ -110,12 +110,12 @@ CASES = (
         places=("models/a/config.pbtxt:5:18",),
     ),
     RuleCase(
-        title="speaks when there are two batchers",
+        title="fires on two batchers",
         files={"models/a/config.pbtxt": _model("dynamic_batching { }\nsequence_batching { }")},
         places=("models/a/config.pbtxt:5:1",),
     ),
     RuleCase(
-        title="is silent when they fit",
+        title="is quiet when the settings are compatible",
         files={
             "models/a/config.pbtxt": _model(
                 "dynamic_batching { priority_levels: 2 default_priority_level: 2 }\nresponse_cache { enable: true }"

@@ -123,12 +123,12 @@ def _tensors(*given: str) -> str:
 
 CASES = (
     RuleCase(
-        title="speaks when a tensor has no name or another's, and when a control is told twice",
+        title="fires when a tensor has no name or another's, or a control appears twice",
         files=_model(f"control_input {{ control {_START} }}\n{_tensors(_START, _ID)}\n{_tensors('')}"),
         places=("models/a/config.pbtxt:3:15", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:6:17"),
     ),
     RuleCase(
-        title="speaks when there are no values, too many lists, or another number of values than two",
+        title="fires when there are no values, too many lists, or another number of values than two",
         files=_model(
             _tensors(
                 "{ kind: CONTROL_SEQUENCE_START }",
@@ -139,7 +139,7 @@ CASES = (
         places=("models/a/config.pbtxt:3:39", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:5:68"),
     ),
     RuleCase(
-        title="speaks when a correlation id has no type, or the values of a flag",
+        title="fires when a correlation id has no type, or the values of a flag",
         files=_model(_tensors("{ kind: CONTROL_SEQUENCE_CORRID }"))
         | {
             "models/b/config.pbtxt": "sequence_batching { control_input { name: 'I' control "
@@ -148,7 +148,7 @@ CASES = (
         places=("models/a/config.pbtxt:3:37", "models/b/config.pbtxt:1:87"),
     ),
     RuleCase(
-        title="speaks when a size is above the largest, and a share above 1",
+        title="fires when a size is above the largest, and a share above 1",
         files=_model("oldest { preferred_batch_size: [ 8 ] }")
         | {
             "models/b/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: 2.5f } }\n",
@@ -157,11 +157,11 @@ CASES = (
         places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56", "models/c/config.pbtxt:1:56"),
     ),
     RuleCase(
-        title="is silent about controls as they are meant",
+        title="is quiet about valid controls",
         files=_model(f"oldest {{ preferred_batch_size: [ 1, 4 ] }}\n{_tensors(_START, _ID)}"),
     ),
     RuleCase(
-        title="is silent about templates",
+        title="is quiet about templates",
         files=_model(_tensors("{ kind: ${kind} }", "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ ${ready} ] }")),
     ),
 )

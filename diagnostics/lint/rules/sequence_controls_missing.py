@@ -71,20 +71,20 @@ def _controls(*kinds: str) -> str:
 _PLACE = "models/a/config.pbtxt:3:19"
 CASES = (
     RuleCase(
-        title="speaks when a batch of slots has neither start nor ready",
+        title="fires when a batch of slots has neither start nor ready",
         files=_model("direct { }"),
         places=(_PLACE, _PLACE),
     ),
     RuleCase(
-        title="speaks when the oldest have no correlation id",
+        title="fires when strategy `oldest` has no correlation id",
         files=_model(f"oldest {{ max_candidate_sequences: 4 }}\n{_controls(START)}"),
         places=(_PLACE,),
     ),
-    RuleCase(title="is silent when a batch of slots has both", files=_model(_controls(START, READY))),
+    RuleCase(title="is quiet when a batch of slots has both controls", files=_model(_controls(START, READY))),
     RuleCase(
-        title="is silent when the server keeps the state and begins it",
+        title="is quiet when the server keeps and initialises the state",
         files=_model("oldest { }\nstate { initial_state { name: 'i' zero_data: true } }"),
     ),
-    RuleCase(title="is silent about Python models", files=_model("direct { }", backend="python")),
-    RuleCase(title="is silent about templates", files=_model("direct { }\ncontrol_input ${controls}")),
+    RuleCase(title="is quiet about Python models", files=_model("direct { }", backend="python")),
+    RuleCase(title="is quiet about templates", files=_model("direct { }\ncontrol_input ${controls}")),
 )

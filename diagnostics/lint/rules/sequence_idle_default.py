@@ -45,10 +45,10 @@ def _model(more: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when no time is written",
+        title="fires when no time is set",
         files=_model("direct { }"),
         places=("models/a/config.pbtxt:2:19",),
     ),
-    RuleCase(title="is silent when one is", files=_model("max_sequence_idle_microseconds: 1000000")),
-    RuleCase(title="is silent about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
+    RuleCase(title="is quiet when a time is set", files=_model("max_sequence_idle_microseconds: 1000000")),
+    RuleCase(title="is quiet about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
 )

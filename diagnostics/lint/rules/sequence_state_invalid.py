@@ -106,21 +106,38 @@ def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest:
 _GOOD = 'initial_state { name: "i" data_type: TYPE_FP32 dims: [ 4, 2 ] zero_data: true }'
 _PLACE = ("models/a/config.pbtxt:5:15",)
 CASES = (
-    RuleCase(title="speaks when it has no name", files=_model(_GOOD.replace('name: "i"', "")), places=_PLACE),
-    RuleCase(title="speaks when it is of another type", files=_model(_GOOD.replace("FP32", "INT32")), places=_PLACE),
-    RuleCase(title="speaks when it is of another shape", files=_model(_GOOD.replace("4, 2", "5, 2")), places=_PLACE),
-    RuleCase(title="speaks when a size is left open", files=_model(_GOOD.replace("4, 2", "4, -1")), places=_PLACE),
-    RuleCase(title="speaks when it holds nothing", files=_model(_GOOD.replace("zero_data: true", "")), places=_PLACE),
     RuleCase(
-        title="speaks when its file is not there",
+        title="fires when an initial state has no name", files=_model(_GOOD.replace('name: "i"', "")), places=_PLACE
+    ),
+    RuleCase(
+        title="fires when an initial state has another type",
+        files=_model(_GOOD.replace("FP32", "INT32")),
+        places=_PLACE,
+    ),
+    RuleCase(
+        title="fires when an initial state has another shape",
+        files=_model(_GOOD.replace("4, 2", "5, 2")),
+        places=_PLACE,
+    ),
+    RuleCase(title="fires when a size is variable", files=_model(_GOOD.replace("4, 2", "4, -1")), places=_PLACE),
+    RuleCase(
+        title="fires when an initial state has no data",
+        files=_model(_GOOD.replace("zero_data: true", "")),
+        places=_PLACE,
+    ),
+    RuleCase(
+        title="fires when the data file is missing",
         files={**_model(_GOOD.replace("zero_data: true", 'data_file: "x"')), "models/a/initial_state/y": ""},
         places=_PLACE,
     ),
     RuleCase(
-        title="speaks when two states have a name, and when an output has other dimensions",
+        title="fires when two states share a name, or an output has other dimensions",
         files=_model("", rest='state { input_name: "I" output_name: "Y" dims: [ 3 ] }'),
         places=("models/a/config.pbtxt:6:9", "models/a/config.pbtxt:6:25"),
     ),
-    RuleCase(title="is silent when they fit", files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }')),
-    RuleCase(title="is silent about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
+    RuleCase(
+        title="is quiet when states and outputs match",
+        files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }'),
+    ),
+    RuleCase(title="is quiet about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
 )

@@ -76,21 +76,21 @@ _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { mod
 _STAGE = 'name: "tokenize"\nbackend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
 CASES = (
     RuleCase(
-        title="speaks when a member has one",
+        title="fires when a member has one instance",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/tokenize/config.pbtxt": _STAGE},
         places=("models/tokenize/config.pbtxt:3:18",),
     ),
     RuleCase(
-        title="is silent when it has more, or a template may say so",
+        title="is quiet about more instances, or a template",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace("}\n", 'step { model_name: "detokenize" } }\n'),
             "models/tokenize/config.pbtxt": _STAGE.replace("count: 1", "count: 5"),
             "models/detokenize/config.pbtxt": _STAGE.replace("count: 1", "count: ${count}"),
         },
     ),
-    RuleCase(title="is silent when no ensemble calls it", files={"models/tokenize/config.pbtxt": _STAGE}),
+    RuleCase(title="is quiet when no ensemble calls the model", files={"models/tokenize/config.pbtxt": _STAGE}),
     RuleCase(
-        title="is silent when it calls other models",
+        title="is quiet when the model calls others",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/tokenize/config.pbtxt": _STAGE,
@@ -98,7 +98,7 @@ CASES = (
         },
     ),
     RuleCase(
-        title="is silent when it computes on a GPU",
+        title="is quiet when the model computes on a GPU",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/tokenize/config.pbtxt": _STAGE,

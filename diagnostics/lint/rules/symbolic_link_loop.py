@@ -34,17 +34,17 @@ def lint(see: TroubleView) -> Iterator[LintProblem]:
 _READ = 'name: "a"\n'
 CASES = (
     RuleCase(
-        title="speaks when a link leads to a folder around it",
+        title="fires when a link leads to a folder around it",
         files={"models/a/config.pbtxt": _READ, "models/again": Link(to="../models")},
         places=("models/again:1:1",),
     ),
     RuleCase(
-        title="speaks when a link leads to itself",
+        title="fires when a link leads to itself",
         files={"models/a/config.pbtxt": _READ, "models/self": Link(to="self")},
         places=("models/self:1:1",),
     ),
     RuleCase(
-        title="is silent about a link to another model",
+        title="is quiet about a link to another model",
         files={"models/a/config.pbtxt": _READ, "models/b": Link(to="a")},
     ),
 )

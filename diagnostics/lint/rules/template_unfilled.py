@@ -51,16 +51,17 @@ def _shown(text: Text) -> str:
 _STRING = 'name: "a"\nparameters { key: "p" value { string_value: "${p}" } }\n'
 CASES = (
     RuleCase(
-        title="speaks once, of the number that is not filled in",
+        title="fires once for an unfilled number",
         files={"models/a/config.pbtxt": _STRING + "max_batch_size: ${size}\n"},
         places=("models/a/config.pbtxt:3:17",),
     ),
     RuleCase(
-        title="speaks when a parameter is not filled in",
+        title="fires on an unfilled parameter",
         files={"models/a/config.pbtxt": _STRING},
         places=("models/a/config.pbtxt:2:45",),
     ),
     RuleCase(
-        title="is silent when all is filled in", files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")}
+        title="is quiet when every field is filled in",
+        files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")},
     ),
 )

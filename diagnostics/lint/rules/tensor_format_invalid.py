@@ -66,22 +66,22 @@ def _model(tensor: str, backend: str = "python", field: str = "input") -> dict[s
 
 CASES = (
     RuleCase(
-        title="speaks when an image has the batch dimension, too",
+        title="fires when an image includes the batch dimension",
         files=_model("format: FORMAT_NCHW dims: [ 1, 3, 224, 224 ]"),
         places=("models/a/config.pbtxt:2:42",),
     ),
     RuleCase(
-        title="speaks when a model that is not TensorRT's has a shape tensor",
+        title="fires when a model that is not TensorRT's has a shape tensor",
         files=_model("dims: [ 4 ] is_shape_tensor: true"),
         places=("models/a/config.pbtxt:2:54",),
     ),
     RuleCase(
-        title="speaks when the file of labels is missing",
+        title="fires when the file of labels is missing",
         files=_model('dims: [ 4 ] label_filename: "labels.txt"', field="output"),
         places=("models/a/config.pbtxt:2:55",),
     ),
     RuleCase(
-        title="is silent about images, TensorRT's shapes and labels that are there",
+        title="is quiet about images, TensorRT's shapes and existing label files",
         files={
             **_model('dims: [ 4 ] label_filename: "there.txt"', field="output"),
             "models/b/config.pbtxt": 'backend: "tensorrt"\ninput { name: "X" dims: [ 4 ] is_shape_tensor: true }\n',

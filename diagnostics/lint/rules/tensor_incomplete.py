@@ -56,16 +56,16 @@ def _model(tensor: str, backend: str = "python") -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a name is missing",
+        title="fires when a name is missing",
         files=_model("data_type: TYPE_FP32 dims: [ 4 ]"),
         places=("models/a/config.pbtxt:2:9",),
     ),
     RuleCase(
-        title="speaks when type and shape are missing",
+        title="fires when type and shape are missing",
         files=_model('name: "X" dims: [ ]'),
         places=("models/a/config.pbtxt:2:9",),
     ),
-    RuleCase(title="is silent when the backend fills them in", files=_model('name: "X"', "onnxruntime")),
-    RuleCase(title="is silent about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
-    RuleCase(title="is silent about what is whole", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
+    RuleCase(title="is quiet when the backend completes the tensors", files=_model('name: "X"', "onnxruntime")),
+    RuleCase(title="is quiet about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
+    RuleCase(title="is quiet about complete tensors", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
 )

@@ -55,12 +55,12 @@ _COMPOSE = """services:
 """
 CASES = (
     RuleCase(
-        title="speaks of verbose logs and of polling",
+        title="fires for verbose logs and of polling",
         files={"compose.yaml": _COMPOSE},
         places=("compose.yaml:4:54", "compose.yaml:4:70"),
     ),
     RuleCase(
-        title="is silent when it is started for serving",
+        title="is quiet about options for serving",
         files={
             "compose.yaml": _COMPOSE.replace("verbose 1", "verbose 0").replace(
                 "poll", "explicit --trace-config rate=100"

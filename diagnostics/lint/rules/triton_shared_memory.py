@@ -60,13 +60,15 @@ _COMPOSE = "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:24.10-p
 _PYTHON = {"models/a/config.pbtxt": 'backend: "python"\n'}
 CASES = (
     RuleCase(
-        title="speaks when it is left at the default",
+        title="fires when the size is left at the default",
         files={**_PYTHON, "compose.yaml": _COMPOSE},
         places=("compose.yaml:3:12",),
     ),
-    RuleCase(title="is silent when it is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}),
     RuleCase(
-        title="is silent when no model needs it",
+        title="is quiet when the size is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}
+    ),
+    RuleCase(
+        title="is quiet without Python models",
         files={"models/a/config.pbtxt": 'backend: "onnxruntime"\n', "compose.yaml": _COMPOSE},
     ),
 )

@@ -65,27 +65,27 @@ spec: { containers: [ { name: kserve-container, image: "nvcr.io/nvidia/tritonser
 """
 CASES = (
     RuleCase(
-        title="speaks when neither readiness nor startup is probed",
+        title="fires when neither readiness nor startup is probed",
         files={"triton.yaml": _MANIFEST},
         places=("triton.yaml:4:27", "triton.yaml:4:27"),
     ),
     RuleCase(
-        title="is silent when both are",
+        title="is quiet when both are probed",
         files={
             "triton.yaml": _MANIFEST.replace("livenessProbe:", "startupProbe: { }, readinessProbe: { }, livenessProbe:")
         },
     ),
     RuleCase(
-        title="is silent about a container that is not Triton",
+        title="is quiet about a container that is not Triton",
         files={"triton.yaml": _MANIFEST.replace("tritonserver", "client")},
     ),
     RuleCase(
-        title="is silent about the image of clients",
+        title="is quiet about the image of clients",
         files={
             "sdk.yaml": _MANIFEST.replace("24.10-py3", "24.10-py3-sdk").replace(
                 "args: [ tritonserver, --model-repository=/m ],", ""
             )
         },
     ),
-    RuleCase(title="is silent where KServe probes", files={"runtime.yaml": _KSERVE}),
+    RuleCase(title="is quiet where KServe probes", files={"runtime.yaml": _KSERVE}),
 )

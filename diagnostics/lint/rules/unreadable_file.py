@@ -47,22 +47,22 @@ def _severity(path: str) -> LintSeverity:
 _READ = 'name: "a"\n'
 CASES = (
     RuleCase(
-        title="speaks when a configuration is binary",
+        title="fires when a configuration is binary",
         files={"models/a/config.pbtxt": b"\x08\x01\x00\xff", "models/b/config.pbtxt": _READ},
         places=("models/a/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="speaks when a configuration is a link to nothing",
+        title="fires when a configuration is a link to nothing",
         files={"models/a/config.pbtxt": Link(to="nowhere")},
         places=("models/a/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="speaks when a compose file is no YAML",
+        title="fires when a compose file is not YAML",
         files={"models/a/config.pbtxt": _READ, "compose.yaml": "services: [\n"},
         places=("compose.yaml:1:1",),
     ),
     RuleCase(
-        title="is silent when all can be read, and about YAML that a chart still has to fill",
+        title="is quiet about readable files, and about YAML templates of a chart",
         files={
             "models/a/config.pbtxt": _READ,
             "chart/service.yaml": "{{- if .Values.on }}\nkind: Service\n{{- end }}\n",

@@ -98,7 +98,7 @@ instance_group ${groups}
 """
 CASES = (
     RuleCase(
-        title="speaks when an enumeration has no such word, in other letters or in quotes",
+        title="fires when an enumeration lacks the word, or it is in other letters or quotes",
         files=_model(
             "instance_group { kind: KIND_CPUU }\ninput { data_type: type_fp32 }\noutput { data_type: 'TYPE_FP32' }"
         ),
@@ -109,7 +109,7 @@ CASES = (
         ),
     ),
     RuleCase(
-        title="speaks when a number is a text, a fraction, too large, negative, or octal and is not",
+        title="fires when a number is a text, a fraction, too large, negative or invalid octal",
         files=_model(
             'max_batch_size: "4"\ninput { dims: [ 1, 2.0 ] }\ninstance_group { count: 4294967296 gpus: 08 }\n'
             "dynamic_batching { priority_levels: -1 }"
@@ -123,7 +123,7 @@ CASES = (
         ),
     ),
     RuleCase(
-        title="speaks when a text has no quotes or no such escape, and a flag is another word",
+        title="fires when a text lacks quotes or has a bad escape, or a flag is another word",
         files=_model(
             "backend: python\nplatform: '\\q'\nmodel_transaction_policy { decoupled: yes }\n"
             "response_cache { enable: 2 }"
@@ -136,7 +136,7 @@ CASES = (
         ),
     ),
     RuleCase(
-        title="speaks when a block and a value, or a value and a list, are mixed up",
+        title="fires when a block and a value, or a value and a list, are mixed up",
         files=_model(
             "dynamic_batching: true\nmax_batch_size { }\nname: [ 'a' ]\ninput { dims [ 1 ] }\n"
             "parameters { key: 'k' value: 'v' }"
@@ -150,10 +150,10 @@ CASES = (
         ),
     ),
     RuleCase(
-        title="speaks when a share is a word",
+        title="fires when a share is a word",
         files=_model("sequence_batching { direct { minimum_slot_utilization: half } }"),
         places=("models/a/config.pbtxt:1:56",),
     ),
-    RuleCase(title="is silent about every way to write a value that the server takes", files=_model(_LOADS)),
-    RuleCase(title="is silent about templates", files=_model(_TEMPLATES)),
+    RuleCase(title="is quiet about all notations that the server accepts", files=_model(_LOADS)),
+    RuleCase(title="is quiet about templates", files=_model(_TEMPLATES)),
 )

@@ -66,27 +66,27 @@ def _model(more: str) -> dict[str, str]:
 
 CASES = (
     RuleCase(
-        title="speaks when a Python model's flag is another word",
+        title="fires when a Python model's flag is another word",
         files=_model(f'parameters {{ key: "{_ON_PROCESSORS}" value {{ string_value: "maybe" }} }}'),
         places=("models/a/config.pbtxt:2:72",),
     ),
     RuleCase(
-        title="speaks when a batch is negative",
+        title="fires when a batch is negative",
         files=_model("max_batch_size: -1"),
         places=("models/a/config.pbtxt:2:1",),
     ),
     RuleCase(
-        title="speaks when a GPU is negative, and a count is 0",
+        title="fires when a GPU is negative, and a count is 0",
         files=_model("instance_group { gpus: [ -1 ] count: 0 }"),
         places=("models/a/config.pbtxt:2:18", "models/a/config.pbtxt:2:31"),
     ),
     RuleCase(
-        title="speaks when a level is not there",
+        title="fires when a level does not exist",
         files=_model("dynamic_batching { priority_levels: 2 priority_queue_policy { key: 3 } }"),
         places=("models/a/config.pbtxt:2:61",),
     ),
     RuleCase(
-        title="is silent when all are in range",
+        title="is quiet when all values are in range",
         files=_model("max_batch_size: 0\ninstance_group { gpus: [ 0 ] count: 1 }"),
     ),
 )

@@ -35,17 +35,17 @@ def lint(see: WaiverView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when the rule tells nothing on that line",
+        title="fires when the rule reports nothing on that line",
         files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[waiver-unused] why not\n'},
         places=("models/a/config.pbtxt:1:12",),
     ),
     RuleCase(
-        title="speaks when there is no such rule",
+        title="fires on an unknown rule",
         files={"models/a/config.pbtxt": '# diag: ignore[no-such-rule] a slip of the pen\nname: "a"\n'},
         places=("models/a/config.pbtxt:1:1",),
     ),
     RuleCase(
-        title="is silent about the same words in a string",
+        title="is quiet about the same words in a string",
         files={"models/a/config.pbtxt": 'name: "# diag: ignore[no-warm-up] x"\n'},
     ),
 )

@@ -32,12 +32,12 @@ def lint(see: WaiverView) -> Iterator[LintProblem]:
 
 CASES = (
     RuleCase(
-        title="speaks when nothing stands behind the bracket",
+        title="fires when nothing follows the bracket",
         files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[no-warm-up]\n'},
         places=("models/a/config.pbtxt:1:12",),
     ),
     RuleCase(
-        title="is silent when there is a reason, and about other comments",
+        title="is quiet with a reason, and about other comments",
         files={"models/a/config.pbtxt": '# diag\nname: "a"  # diag: ignore[no-warm-up] loaded before traffic\n'},
     ),
 )

@@ -84,8 +84,8 @@ def _model(*sizes: tuple[int | str, int]) -> dict[str, str]:
 
 _AT = "models/a/config.pbtxt:5:1"
 CASES = (
-    RuleCase(title="speaks when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
-    RuleCase(title="speaks when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
-    RuleCase(title="is silent when both are covered", files=_model((1, 16), (8, 512))),
-    RuleCase(title="is silent when a size is a template", files=_model((1, 16), ("${size}", 16))),
+    RuleCase(title="fires when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
+    RuleCase(title="fires when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
+    RuleCase(title="is quiet when both sizes are covered", files=_model((1, 16), (8, 512))),
+    RuleCase(title="is quiet when a size is a template", files=_model((1, 16), ("${size}", 16))),
 )

@@ -90,12 +90,12 @@ def _model(sample: str) -> dict[str, str]:
 _X = 'inputs { key: "X" value { data_type: TYPE_FP32 dims: 4 zero_data: true } }'
 CASES = (
     RuleCase(
-        title="speaks when a sample has no batch size",
+        title="fires when a sample has no batch size",
         files=_model(_X),
         places=("models/a/config.pbtxt:4:16",),
     ),
     RuleCase(
-        title="speaks when a sample is too large, of variable size and lacks an input",
+        title="fires when a sample is too large, has a variable size or lacks an input",
         files=_model('batch_size: 9 inputs { key: "Y" value { dims: -1 } }'),
         places=(
             "models/a/config.pbtxt:4:16",
@@ -103,6 +103,6 @@ CASES = (
             "models/a/config.pbtxt:4:50",
         ),
     ),
-    RuleCase(title="is silent about a whole sample", files=_model("batch_size: 8 " + _X)),
-    RuleCase(title="is silent about templates", files=_model("batch_size: ${size} ${inputs}")),
+    RuleCase(title="is quiet about a complete sample", files=_model("batch_size: 8 " + _X)),
+    RuleCase(title="is quiet about templates", files=_model("batch_size: ${size} ${inputs}")),
 )
