@@ -1,4 +1,4 @@
-"""The engine pauses requests for lack of KV cache and resumes them later.
+"""The engine pauses requests for lack of KV cache and continues them later.
 
 ## Looks for
 The engine has paused requests at many reads, and its KV cache is nearly full. The policy is `max_utilization` or

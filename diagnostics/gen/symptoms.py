@@ -151,7 +151,7 @@ ENGINE_PAUSES = symptom(
     runbook=Runbook(
         meaning="The engine ran out of KV cache while requests ran. It paused some, and will repeat part of their "
         "work.",
-        impact="Streams stop and resume, and the slowest requests get far slower.",
+        impact="Streams stop and continue, and the slowest requests get far slower.",
         diagnosis=("Check the engine's scheduler policy: only MAX_UTILIZATION pauses requests.",),
         mitigation=("Send less traffic to this replica.",),
     ),

@@ -659,7 +659,7 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine pauses requests for lack of KV cache and resumes them later",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine pauses requests for lack of KV cache and continues them later",
               "description": "The engine admitted more sequences than its cache can hold until they end. When blocks run out, it takes them from some requests, and their work is repeated later. Tokens then arrive in bursts, and the slowest requests get far slower. The time to the first token may even improve. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/kv-cache-thrashing.md"
             }
