@@ -9,6 +9,8 @@ from diagnostics.errors import UsageError
 from diagnostics.settings.addresses import shown
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
+DEFAULT_HTTP_PORT = 8000
+"""Of a Triton that is named without a port."""
 DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}
 _ENCODED = "write / ? # and @ of a password as %2F %3F %23 and %40"
 _FORMS = "give http://host:8000, host:8000, grpc://host:8001 or http://host:8002/metrics"

@@ -15,7 +15,7 @@ from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
-from exporters.sources.address import Address, parse_address, safe
+from exporters.sources.address import DEFAULT_HTTP_PORT, Address, parse_address, safe
 from exporters.sources.host import find_server, listening_ports
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.parallel import Lanes
@@ -95,7 +95,6 @@ def _reported(failures: Mapping[str, ReadFailure]) -> str:
 
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
-_DEFAULT_HTTP_PORT = 8000
 _NO_HOST = "check the host's name; if you mean a file, check its path, as there is no such file here"
 _UP = "check the address, and that the server has finished loading its models"
 
@@ -160,7 +159,7 @@ class _Search:
     def ask_given(self) -> None:
         """Ask the given port what it is."""
         if self.given.port is None:
-            self.given = replace(self.given, port=_DEFAULT_HTTP_PORT)
+            self.given = replace(self.given, port=DEFAULT_HTTP_PORT)
         for role in _roles_to_try(self.given):
             failure = self._ask(role, self.given)
             if failure is None:
@@ -268,7 +267,7 @@ class _Search:
     def _ports(self, role: str) -> list[int]:
         """Return the ports where `role` may be, likeliest first."""
         assert self.given.port is not None
-        http_port = _DEFAULT_HTTP_PORT if self.given.port in (80, 443) else self.given.port - _OFFSETS[self.role]
+        http_port = DEFAULT_HTTP_PORT if self.given.port in (80, 443) else self.given.port - _OFFSETS[self.role]
         usual = http_port + _OFFSETS[role]
         pid = find_server(self.given.host, (self.given.port,))
         if pid is None:
@@ -357,9 +356,9 @@ class _Search:
 
 
 def _role_by_number(given: Address) -> str:
-    if given.scheme in ("grpc", "grpcs") or given.port == _DEFAULT_HTTP_PORT + _OFFSETS[GRPC]:
+    if given.scheme in ("grpc", "grpcs") or given.port == DEFAULT_HTTP_PORT + _OFFSETS[GRPC]:
         return GRPC
-    if given.path.endswith("/metrics") or given.port == _DEFAULT_HTTP_PORT + _OFFSETS[METRICS]:
+    if given.path.endswith("/metrics") or given.port == DEFAULT_HTTP_PORT + _OFFSETS[METRICS]:
         return METRICS
     return HTTP
 
