@@ -21,13 +21,13 @@ _HEAD = """\
 Check it with `diag serve --config.file diag.toml --check-config`, which prints every value and its origin.
 
 Override a setting with an environment variable: `DIAG_COLLECT__INTERVAL=30s` sets `interval` of `[collect]`.
-The file is read again after `kill -HUP`. Changed servers and deployments apply at once.
+The file is read again after `kill -HUP`. Changed servers, deployments and discovery apply at once.
 
 Durations have a unit: `500ms`, `15s`, `5m`, `7d`. Sizes too: `4MiB`, `10GB`.
 """
 _WORDS = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path", IPvAnyNetwork: "network"}
 _MARKED = {values.Seconds: "duration", values.Bytes: "size", values.Share: "ratio", values.Address: "URL"}
-_ADDRESSES = {values.Posted: "URL", values.Shown: "URL", values.Name: "name"}
+_ADDRESSES = {values.Posted: "URL", values.Queried: "URL", values.Shown: "URL", values.Name: "name"}
 # What pydantic keeps of an annotated type are its marks.
 _NAMES = {mark: word for kind, word in (_MARKED | _ADDRESSES).items() for mark in get_args(kind)[1:]}
 
@@ -44,11 +44,20 @@ def _sections() -> Iterator[str]:
         if section is None:
             top.append(_row(name, field))
             continue
-        title = f"[[{name}]]" if repeated else f"[{name}]"
-        many = "One table for each. " if repeated else ""
-        rows = [_row(key, one) for key, one in section.model_fields.items()]
-        yield f"## `{title}`\n\n{many}{(section.__doc__ or '').strip()}\n\n{_table(rows)}"
+        yield from _tables(name, section, repeated=repeated)
     yield f"## Before the first table\n\n{_table(top)}"
+
+
+def _tables(name: str, section: type[BaseModel], *, repeated: bool) -> Iterator[str]:
+    """Yield a table of the file with its settings, then the tables within it."""
+    title = f"[[{name}]]" if repeated else f"[{name}]"
+    many = "One table for each. " if repeated else ""
+    inner = {key: _section(one) for key, one in section.model_fields.items()}
+    rows = [_row(key, one) for key, one in section.model_fields.items() if inner[key][0] is None]
+    yield f"## `{title}`\n\n{many}{(section.__doc__ or '').strip()}\n\n{_table(rows)}"
+    for key, (found, several) in inner.items():
+        if found is not None:
+            yield from _tables(f"{name}.{key}", found, repeated=several)
 
 
 def _section(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:

@@ -41,6 +41,7 @@ class _Target(TargetAnswer):
     server: str
     up: bool
     error: str
+    found_by: NotRequired[str]
 
 
 class _Subject(TypedDict):

@@ -5,6 +5,7 @@ The state is that of the service's `/api/v1/state`: names that servers gave are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,6 +69,8 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
     for change in deployment.get("changes", ()):
         yield fitted(f"  {change}", columns)
+    for source, count in _found_by(deployment["name"], state).items():
+        yield fitted(f"  {count} server{'s' * (count != 1)} found by {source}", columns)
     for target in state["targets"]:
         if target["deployment"] == deployment["name"] and (target["error"] or not target["up"]):
             yield paint(fitted(f"  {_target(target)}", columns), "yellow")
@@ -78,6 +81,12 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     for incident in open_ones.values():
         since = _ago(state["now"] - incident["seen"])
         yield fitted(f"  {incident['check']}: not seen for {since}; not over yet", columns)
+
+
+def _found_by(deployment: str, state: Json) -> Counter[str]:
+    """Return how many servers of a deployment each source of discovery names."""
+    targets = [one for one in state["targets"] if one["deployment"] == deployment]
+    return Counter(source for one in targets if (source := one.get("found_by")))
 
 
 def _finding(finding: Json, incident: Json | None, now: float, columns: int, paint: Style) -> Iterator[str]:

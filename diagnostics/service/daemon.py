@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 from diagnostics.errors import UsageError
 from diagnostics.service.component import Component
+from diagnostics.service.discovery import Discovery
 from diagnostics.service.service import Service
 from diagnostics.settings.load import Loaded
 
@@ -37,8 +38,14 @@ class Daemon:
     SIGTERM and SIGINT end it, with all writes finished; a second one ends it at once. SIGHUP reads the settings anew.
     """
 
-    def __init__(self, service: Service, parts: Sequence[Component], read_settings: Callable[[], Loaded]) -> None:
-        self._service, self._parts, self._read_settings = service, parts, read_settings
+    def __init__(
+        self,
+        service: Service,
+        parts: Sequence[Component],
+        read_settings: Callable[[], Loaded],
+        discovery: Discovery | None = None,
+    ) -> None:
+        self._service, self._parts, self._read_settings, self._discovery = service, parts, read_settings, discovery
         self._started_with = service.settings
         # Of all queues this is the one that a signal handler may put into while its own thread reads from it.
         self._signals: SimpleQueue[int] = SimpleQueue()
@@ -49,7 +56,7 @@ class Daemon:
             signal.signal(number, self._remember)
         running: list[Component] = []
         try:
-            for part in (*self._parts, self._service):
+            for part in (*self._parts, self._service, *([self._discovery] if self._discovery else ())):
                 part.start()
                 running.append(part)
             log.info("ready")
@@ -83,7 +90,7 @@ class Daemon:
             for name in needing_restart(self._started_with.model_dump(), settings.model_dump()):
                 log.warning("%s has changed, which takes a restart", name)
             taken_up = {name: getattr(settings, name) for name in RELOADED}
-            self._service.reload(self._started_with.model_copy(update=taken_up))
+            (self._discovery or self._service).reload(self._started_with.model_copy(update=taken_up))
             self._service.metrics.faults.works(_RELOADING)
             log.info("settings read anew")
         except UsageError as error:
@@ -94,7 +101,7 @@ class Daemon:
 
 
 # What a reload takes up; all else is bound to files and sockets that were opened at the start.
-RELOADED = frozenset({"server", "deployment", "incidents", "probe"})
+RELOADED = frozenset({"server", "deployment", "discovery", "incidents", "probe"})
 
 
 def needing_restart(old: dict[str, object], new: dict[str, object]) -> list[str]:

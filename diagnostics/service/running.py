@@ -13,6 +13,7 @@ from diagnostics.errors import UsageError
 from diagnostics.service.allocation import open_more_files, share_arenas
 from diagnostics.service.component import Component
 from diagnostics.service.daemon import Daemon
+from diagnostics.service.discovery import Discovery, sources_of
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
@@ -52,6 +53,7 @@ def check(
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
     check_repositories(loaded.settings)
+    sources_of(loaded.settings)
     database_of(loaded.settings.history, read_secret)
     validate_listener(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
@@ -83,7 +85,8 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     # Before anything is opened: whoever came second would change the files, and their form, below the first.
     with claimed(settings.history.directory):
         service, parts = _assembled(loaded, environment)
-        Daemon(service, parts, lambda: _watching(file, environment, flags, sources)).run()
+        discovery = Discovery(settings, service, service.metrics)
+        Daemon(service, parts, lambda: _watching(file, environment, flags, sources), discovery).run()
 
 
 def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Component]]:
@@ -96,7 +99,8 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     metrics.registry.register(objectives)
     resumed = history.open_incidents()
     service = Service(settings, memory=history, consumers=[telling, objectives, IncidentLog(resumed)], metrics=metrics)
-    telling.resume(resumed, service.deployments)
+    # What is found later may have been watched before: its incidents go on.
+    telling.resume(resumed, None if settings.discovery.sources else service.deployments)
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(
         service=service,
@@ -132,8 +136,9 @@ def _watching(
 ) -> Loaded:
     """Return settings that name a server: a file that was cut short must not end what a service watches."""
     loaded = _loaded(file, environment, flags, sources)
-    if not loaded.settings.server:
-        raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
+    if not (loaded.settings.server or loaded.settings.discovery.sources):
+        hint = "name one, or write [[server]] or [[discovery.file]]"
+        raise UsageError("there is no server to watch", where="diag serve", hint=hint)
     return loaded
 
 

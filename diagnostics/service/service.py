@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -13,6 +14,7 @@ from diagnostics.evidence.evidence import WindowLru
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
+from diagnostics.service.found_servers import FoundServer, with_found
 from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
 from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.own.metrics import OwnMetrics
@@ -78,8 +80,14 @@ class Service:
         self._jobs: dict[str, Job] = {}
         # What an earlier run left open. Whatever a reload makes begins without: all that lasts is taken up by then.
         self._left = _by_deployment(memory.open_incidents() if memory else ())
+        self._written = settings
+        self._found: Sequence[FoundServer] = ()
+        self._groups: Mapping[str, str] = {}
+        self._origins: Mapping[str, FoundServer] = {}
+        self._planning = threading.Lock()
         self._plan(settings)
-        self._end([self._unwatched(name) for name in list(self._left)])
+        if not settings.discovery.sources:
+            self._end_left()
 
     def start(self) -> None:
         """Begin to read and to judge."""
@@ -94,17 +102,47 @@ class Service:
             UsageError: the new settings cannot be used; the old ones stay.
 
         """
+        with self._planning:
+            self._change(settings, self._found, self._groups)
+
+    def take_up(self, found: Sequence[FoundServer], groups: Mapping[str, str], *, settled: bool) -> None:
+        """Watch found servers beside those of the settings, and no others that were found before.
+
+        Args:
+            found: the servers.
+            groups: the deployment of each by its place.
+            settled: whether these are all: incidents of what an earlier run watched and nobody names any more end.
+
+        Raises:
+            UsageError: a file of their credentials cannot be used; what was watched stays.
+
+        """
+        with self._planning:
+            if (found, groups) != (self._found, self._groups):
+                self._change(self._written, found, groups)
+            if settled:
+                self._end_left()
+
+    def _change(self, written: Settings, found: Sequence[FoundServer], groups: Mapping[str, str]) -> None:
         jobs_before, deployments_before = self._jobs, self.deployments
+        settings = with_found(written, found, groups)
         self._plan(settings)
-        self.settings = settings
+        self._origins = {one.server.url: one for one in found}
+        self._written, self._found, self._groups, self.settings = written, found, groups, settings
         self._collector.set_jobs(self._jobs.values())
         self._let_go(jobs_before, deployments_before)
+
+    def _end_left(self) -> None:
+        """End what an earlier run left open of deployments that are watched no longer."""
+        self._end([self._unwatched(name) for name in list(self._left)])
 
     def _let_go(self, jobs_before: Mapping[str, Job], deployments_before: Mapping[str, Deployment]) -> None:
         """End the deployments that the settings no longer name, and forget servers that left one that stays."""
         self._end([one for name, one in deployments_before.items() if name not in self.deployments])
         for key, job in jobs_before.items():
             now = self._jobs.get(key)
+            if now is None:
+                self.metrics.forget_server(key)
             stays = self.deployments.get(job.deployment)
             left = now is None or now.deployment != job.deployment
             if left and stays is not None and isinstance(job.reader, TritonReader):
@@ -203,6 +241,7 @@ class Service:
         reader = job.reader
         server = reader.server if isinstance(reader, TritonReader) else job.key
         spots = reader.blind_spots if isinstance(reader, TritonReader) else ()
+        origin = self._origins.get(job.key)
         target = TargetState(
             server=server,
             url=job.key,
@@ -215,6 +254,8 @@ class Service:
             failures=job.failures,
             error=made.error or unread_part(made.scrapes, spots),
             served=self._served(job.deployment, server) if up else before.served if before else None,
+            found_by=origin.source if origin else "",
+            labels=origin.shown_labels if origin else {},
         )
         self.board.publish_target(target)
         if before is None or before.up != up:

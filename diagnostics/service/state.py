@@ -28,6 +28,8 @@ class TargetState:
         failures: rounds that failed in a row.
         error: why the last round, or one port in it, could not be read; empty when all could.
         served: whether requests had come when it was last read and judged; None where that is not known.
+        found_by: the source of discovery that names it, as in `file targets/*.json`; empty where the settings do.
+        labels: what that source knows of it.
 
     """
 
@@ -42,6 +44,8 @@ class TargetState:
     failures: int = 0
     error: str = ""
     served: bool | None = None
+    found_by: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
 
 _DEEPEST = 64
-_TABLE = re.compile(r"\s*\[\s*([\w-]+)\s*\]")
-_LISTED = re.compile(r"\s*\[\[\s*([\w-]+)\s*\]\]")
+_TABLE = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
+_LISTED = re.compile(r"\s*\[\[\s*([\w.-]+)\s*\]\]")
 _KEY = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w-]+))\s*=""")
 
 

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationInfo, field_validator, model_validator
 
-from diagnostics.settings.values import Address, Bytes, Name, Posted, Seconds, Share, Shown
+from diagnostics.settings.values import Address, Bytes, Name, Posted, Queried, Seconds, Share, Shown
 
 
 class SettingsSection(BaseModel):
@@ -97,6 +97,73 @@ class DeploymentSettings(SettingsSection):
     name: Name = Field(max_length=200, description="Name in incidents and alerts, without spaces and slashes.")
     servers: tuple[Address, ...] = Field(min_length=1, description="URLs of its servers, as in [[server]].")
     objective: str = Field(default="", description="Latency objective, as in 'p95 < 200ms'.")
+
+
+class FoundSettings(SettingsSection):
+    """How the servers that one source of discovery names are read."""
+
+    scheme: Literal["http", "https"] = Field(
+        default="http", description="Scheme of servers that are found without one, as host:port."
+    )
+    server_bearer_token_file: Path | None = Field(
+        default=None, description="File with a bearer token for each server that is found."
+    )
+    server_basic_auth_file: Path | None = Field(
+        default=None, description="File with user:password for each server that is found."
+    )
+    server_ca_file: Path | None = Field(
+        default=None, description="CA certificates to trust for these servers instead of the system's, as PEM."
+    )
+    server_cert_file: Path | None = Field(default=None, description="Client certificate for these servers, as PEM.")
+    server_key_file: Path | None = Field(
+        default=None, description="Key of that certificate, if it is not in the same file."
+    )
+    server_insecure: bool = Field(default=False, description="Do not verify the certificates of these servers.")
+
+
+class FileDiscoverySettings(FoundSettings):
+    """Files that list servers with labels, in Prometheus' format (`file_sd`)."""
+
+    files: tuple[str, ...] = Field(
+        min_length=1, description="Paths of JSON or YAML files. `*` in a file's name stands for any text."
+    )
+    refresh: Seconds = Field(
+        default=5.0, ge=1, le=3600, description="How often files are looked at. Only changed ones are read."
+    )
+
+
+class HttpDiscoverySettings(FoundSettings):
+    """A URL that lists servers with labels, in Prometheus' format (`http_sd`)."""
+
+    url: Queried = Field(description="URL that answers with the list, as JSON.")
+    refresh: Seconds = Field(default=60.0, ge=1, le=86400, description="Time from one request to the next.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which a request fails.")
+    bearer_token_file: Path | None = Field(default=None, description="File with a bearer token for this URL.")
+    basic_auth_file: Path | None = Field(default=None, description="File with user:password for this URL.")
+    ca_file: Path | None = Field(
+        default=None, description="CA certificates to trust for this URL instead of the system's, as PEM."
+    )
+    insecure: bool = Field(default=False, description="Do not verify the certificate of this URL.")
+
+
+class DiscoverySettings(SettingsSection):
+    """Servers that are found instead of written down. A server that is in `[[server]]` too is read as it says there."""
+
+    group_by: str = Field(
+        default="",
+        description="Label whose value names a server's deployment. Empty: servers with the same ensembles, "
+        "or the same models, are one deployment.",
+    )
+    max_servers: int = Field(
+        default=1000, ge=1, le=10_000, description="Servers taken from all sources together. Others are left out."
+    )
+    file: tuple[FileDiscoverySettings, ...] = ()
+    http: tuple[HttpDiscoverySettings, ...] = ()
+
+    @property
+    def sources(self) -> tuple[FoundSettings, ...]:
+        """What finds servers, in the order of precedence."""
+        return (*self.file, *self.http)
 
 
 class SloSettings(SettingsSection):
@@ -239,6 +306,7 @@ class Settings(SettingsSection):
     collect: CollectSettings = CollectSettings()
     server: tuple[ServerSettings, ...] = ()
     deployment: tuple[DeploymentSettings, ...] = ()
+    discovery: DiscoverySettings = DiscoverySettings()
     slo: tuple[SloSettings, ...] = ()
     slo_files: tuple[Path, ...] = Field(
         default=(), description="Files of objectives: OpenSLO, Sloth, or the short form (a list slo:)."

@@ -77,6 +77,7 @@ def _no_percents(value: object) -> object:
 
 # An address is a label of metrics, a name on the page and a field of recordings.
 Address = Annotated[str, _without_credentials("put them into basic_auth_file"), AfterValidator(_ending)]
+Queried = Annotated[str, _without_credentials("put them into basic_auth_file")]
 Posted = Annotated[str, _without_credentials("use bearer_token_file, or put a secret URL into url_file")]
 Shown = Annotated[str, _without_credentials("whoever follows a link is asked for them")]
 Name = Annotated[str, AfterValidator(_name)]

@@ -57,6 +57,12 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason():
     assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
 
 
+def test_how_many_servers_a_source_of_discovery_names_is_shown():
+    found = [target(found_by="file a.json"), target(found_by="file a.json"), target(found_by="")]
+    lines = frame(state(targets=found), 100)
+    assert [line for line in lines if "found" in line] == ["  2 servers found by file a.json"]
+
+
 def test_a_server_of_which_one_port_cannot_be_read_is_named_with_the_reason():
     partly = state(targets=[target(error="metrics: connection refused")])
     assert "  triton-0:8002 answers in part: metrics: connection refused" in frame(partly, 100)
@@ -189,6 +195,7 @@ SLO = {"name": "a", "objective": 0.99, "sli": None, "alerts": [], "period": {"se
         (["watch", "--once"], {**state(), "version": 1, "incidents": "none"}),
         (["watch", "--once"], {**state(), "version": 1, "now": 1e300}),
         (["watch", "--once"], {**state(), "version": 1, "targets": [{"deployment": "chat"}]}),
+        (["watch", "--once"], {**state(), "version": 1, "targets": [target(found_by=["x"])]}),
         (["explain"], [{"deployment": ["chat"]}]),
         (["explain", "--deployment", "chat", "--why-not", "cold-start"], {"account": 1}),
     ],

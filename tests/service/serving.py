@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import IncidentBook
@@ -67,6 +68,7 @@ class Serving:
         server: str = "",
         deployment: str = "",
         served: bool | None = None,
+        **found: Any,
     ) -> None:
         """Tell that a round of a deployment's server has ended."""
         now = time.time()
@@ -82,6 +84,7 @@ class Serving:
                 failures=3 if error else 0,
                 error=error,
                 served=served,
+                **found,
             )
         )
 

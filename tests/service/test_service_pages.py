@@ -115,6 +115,18 @@ def test_what_hurts_requests_comes_first_and_a_server_that_cannot_be_read_stands
     assert "Last read" in text_of(service, "/deployments/gone")
 
 
+def test_a_found_server_is_shown_with_its_source_and_labels() -> None:
+    with Serving((NAME,)) as made:
+        made.reached(NAME, found_by="file <b>.json", labels={"team": "chat", "zone": "a"})
+
+        page = text_of(made, f"/deployments/{NAME}")
+        assert (
+            f"<bdi>{NAME}.example:8002</bdi> was found by <bdi>file &lt;b&gt;.json</bdi>: <bdi>team=chat</bdi>" in page
+        )
+        (target,) = json.loads(text_of(made, "/api/v1/targets"))
+        assert (target["found_by"], target["labels"]) == ("file <b>.json", {"team": "chat", "zone": "a"})
+
+
 def test_a_server_that_cannot_be_read_comes_before_what_hurts_nobody() -> None:
     with Serving((NAME, "fine", "unclear")) as made:
         made.stated("fine", situations()["healthy"])

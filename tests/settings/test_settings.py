@@ -93,6 +93,12 @@ def test_lists_are_written_with_commas_in_the_environment():
             "/diag.toml:2: webhook.0.url: holds credentials, which an address",
         ),
         ("[web]\nexternal_url='http://u:p@h'", "/diag.toml:2: web.external_url: holds credentials, which an address"),
+        ("[discovery]\ngroup_by='x'\n[[discovery.file]]\n", "/diag.toml:3: discovery.file.0.files: field required"),
+        (
+            "[[discovery.file]]\nfiles=['a']\n[[discovery.file]]\nfiles=[]",
+            "/diag.toml:4: discovery.file.1.files: is empty: name at least one",
+        ),
+        ("[[discovery.http]]\nurl='http://u:p@h'", "/diag.toml:2: discovery.http.0.url: holds credentials, which an"),
         ("[collect", "/diag.toml: is not TOML: "),
         ("web = 3", "/diag.toml:1: web: is a section with keys, not a value"),
         ("[collect]\nwindow = '2h'", "/diag.toml:2: collect.window: input should be less than or equal to 3600"),

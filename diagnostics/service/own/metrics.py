@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -98,6 +99,8 @@ class OwnMetrics:
         incidents: open incidents by deployment.
         entries_refused: entries of what servers say that could not be read, in the newest window of a deployment.
         window_bytes: memory of what is kept of a server, about; of a deployment's spans where the server is empty.
+        discovered: servers that a source of discovery names.
+        discovery_refused: entries of that source that cannot be used.
         refused: HTTP requests that were turned away, and connections that gave way to newer ones, by reason.
         page_seconds: processor time of the newest page of metrics.
         faults: what fails now, in words.
@@ -139,6 +142,7 @@ class OwnMetrics:
         resident = Gauge("diag_resident_memory_bytes", "Memory of the whole service.", registry=own)
         resident.set_function(resident_bytes)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
+        self._count_found(own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
         self._begin_at_zero()
@@ -146,11 +150,27 @@ class OwnMetrics:
         self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
         self.lasting_faults.set_function(lambda: len(self.faults.lasting()))
 
+    def _count_found(self, own: CollectorRegistry) -> None:
+        self.discovered = Gauge(
+            "diag_discovery_servers", "Servers that a source of discovery names.", ("source",), registry=own
+        )
+        self.discovery_refused = Gauge(
+            "diag_discovery_refused", "Entries of a source of discovery that cannot be used.", ("source",), registry=own
+        )
+
+    def forget_server(self, server: str) -> None:
+        """Export a server's rounds no longer: found servers come and go without end."""
+        for outcome in ("ok", "failed", "skipped"):
+            with contextlib.suppress(KeyError):
+                self.rounds.remove(server, outcome)
+        with contextlib.suppress(KeyError):
+            self.round_seconds.remove(server)
+
     def _begin_at_zero(self) -> None:
         """Export what is known to be counted before it happens: the increase to a first event is seen only from 0."""
         for counter, values in (
             (self.dropped, ("evaluation", "history")),
-            (self.errors, ("collect", "deliver", "evaluate", "exposition", "history", "http", "reload")),
+            (self.errors, ("collect", "deliver", "discovery", "evaluate", "exposition", "history", "http", "reload")),
             (self.spans, ("accepted", "corrupt", "left_out", "refused", "unassigned")),
             (self.refused, ("attempts", "connections", "content-type", "credentials", "host", "origin", "size")),
         ):
