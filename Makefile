@@ -135,7 +135,7 @@ check-generated: venv
 
 check-rules: tools
 	@.ci/quiet '--- rules' promtool check rules rules/recording/*.yaml rules/alerts/*.yaml
-	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml
+	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml rules/alertmanager/receivers.yaml
 
 check-docs: venv
 	@.ci/quiet '--- documentation' $(MKDOCS) --site-dir build/checked-site

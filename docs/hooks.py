@@ -18,7 +18,7 @@ _TAKEN = (
     "diagnostics/render/*.schema.json",
     "fixtures/*/README.md",
     "rules/**/*.md",
-    "rules/alertmanager/alertmanager.yaml",
+    "rules/alertmanager/*",
     "rules/slo/example.yaml",
     "tests/benchmark/kinds/faulty.py",
     "tests/benchmark/kinds/harmless.py",

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.gen.alert import Alert
+from diagnostics.gen.alertmanager_templates import FILE as TEMPLATE_FILE
+from diagnostics.gen.alertmanager_templates import TEMPLATES, with_receivers
 from diagnostics.gen.finding_alerts import alertmanager_config, finding_alerts
 from diagnostics.gen.overview_page import overview
 from diagnostics.gen.pages import check_page, lint_pages, meta_page, symptom_page
@@ -85,7 +87,10 @@ def generated(checks: Mapping[str, RegisteredCheck], runbooks: str) -> dict[str,
     causes = {alert.id: alert for alert in finding_alerts(checks.values())}
     alerts = every_alert(checks)
     files = {"README.md": _markdown(overview(checks.values(), causes, WATCHING))}
-    files["alertmanager/alertmanager.yaml"] = _yaml(alertmanager_config(checks))
+    alertmanager = alertmanager_config(checks)
+    files["alertmanager/alertmanager.yaml"] = _yaml(alertmanager)
+    files["alertmanager/receivers.yaml"] = _yaml(with_receivers(alertmanager))
+    files[f"alertmanager/{TEMPLATE_FILE}"] = f"{{{{/* {NOTICE} */}}}}{TEMPLATES}"
     files |= {f"runbooks/{identifier}.md": _markdown(page) for identifier, page in _pages(checks, causes).items()}
     files |= {name: _markdown(page) for name, page in lint_pages(rules_of_lint()).items()}
     files |= {f"tests/{alert.id}.yaml": _yaml(rule_test(alert, runbooks, files_needed(alert.expr))) for alert in alerts}

@@ -99,7 +99,7 @@ _OF_NO_MODEL = frozenset({Scope.SERVER, Scope.GPU, Scope.ENSEMBLE})
 _NOWHERE = "http://127.0.0.1:9/replace-this"
 
 
-def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> Tree:
+def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> dict[str, Tree]:
     """Return the whole configuration."""
     return {
         "route": {

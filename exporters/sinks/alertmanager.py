@@ -86,6 +86,7 @@ def incident_alert(
     links: Links,
     added: Mapping[str, str],
     changed: str = "",
+    felt: str = "",
 ) -> IncidentAlert:
     """Return the alert of an open incident.
 
@@ -96,10 +97,12 @@ def incident_alert(
         links: addresses of the service's pages.
         added: labels of the settings.
         changed: the changes of settings of what it is about; empty where there were none.
+        felt: what users feel, as `phrases.felt`; empty where that is not known.
 
     """
     labels = _labels(incident, added)
     reported = {
+        "felt": harmless(felt),
         "summary": _summary(incident, labels),
         "description": _description(incident),
         "runbook_url": links.runbook(incident.check),

@@ -37,6 +37,14 @@ def test_alertmanager_accepts_the_configuration(config: Path) -> None:
     assert f"{len(RULES)} inhibit rules" in done.stdout
 
 
+def test_alertmanager_accepts_the_receivers_with_their_templates(tmp_path: Path) -> None:
+    for name in ("receivers.yaml", "diag.tmpl"):
+        (tmp_path / name).write_text(generated(catalogue(), "runbooks")[f"alertmanager/{name}"])
+    done = amtool("check-config", tmp_path / "receivers.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 templates" in done.stdout
+
+
 def test_a_configuration_that_is_wrong_is_not_accepted(config: Path) -> None:
     config.write_text(TEXT.replace("receiver: pager", "receiver: nobody", 1))
     assert amtool("check-config", config).returncode != 0

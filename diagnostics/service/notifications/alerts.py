@@ -79,7 +79,8 @@ class AlertBook:
             for change in evaluation.changes:
                 changed = _changed(evaluation, change.incident)
                 if change.incident.open:
-                    self._fire(change.incident, findings.get(change.incident.fingerprint), changed)
+                    finding = findings.get(change.incident.fingerprint)
+                    self._fire(change.incident, finding, changed, _felt(evaluation, change.incident, finding))
                 else:
                     self._end(change.incident, changed)
             return before != {name: alert.key for name, alert in self._firing.items()}
@@ -146,11 +147,11 @@ class AlertBook:
                 one = _ended(entry)
                 self._ended[one.alert.key] = one
 
-    def _fire(self, incident: Incident, finding: Finding | None, changed: str) -> None:
+    def _fire(self, incident: Incident, finding: Finding | None, changed: str, felt: str = "") -> None:
         if incident.worst.rank < self._least.rank:
             return
         cause = self._open.get(incident.caused_by or "")
-        alert = incident_alert(incident, finding, cause, self._links, self._added, changed)
+        alert = incident_alert(incident, finding, cause, self._links, self._added, changed, felt)
         before = self._firing.get(incident.id)
         if before is not None and before.key != alert.key:
             # The severity is a label: the alert with the old one ends as that with the new one begins.
@@ -220,3 +221,8 @@ def _changed(evaluation: Evaluation, incident: Incident) -> str:
     explanation = evaluation.explanation
     about = tuple(made for made in explanation.changes if concerns(incident, *made))
     return "; ".join(phrases.changes_reported(about))
+
+
+def _felt(evaluation: Evaluation, incident: Incident, finding: Finding | None) -> str:
+    impact = finding.impact if finding else phrases.NO_IMPACT
+    return phrases.felt(evaluation.explanation, incident.subject, impact)
