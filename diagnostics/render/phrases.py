@@ -12,6 +12,7 @@ from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
+from diagnostics.diagnosis.objective import Objective, latency_of
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.signals.signal import Missing, Subject
@@ -69,22 +70,37 @@ def first_line(explanation: Explanation) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def felt(explanation: Explanation, subject: Subject, impact: Impact = NO_IMPACT) -> str:
-    """Return latency, against its objective where one is missed, failures and traffic of a subject's entry point."""
-    figure = _against_objective(explanation, subject, impact)
-    item = min(explanation.anatomy, key=lambda one: _distance(one, subject), default=None)
+def felt(
+    explanation: Explanation,
+    subject: Subject | None = None,
+    impact: Impact = NO_IMPACT,
+    objective: Objective | None = None,
+) -> str:
+    """Return latency, against its objective, failures and traffic of an entry point; empty where nothing is known.
+
+    Args:
+        explanation: of what.
+        subject: whose entry point; None for the busiest.
+        impact: what a finding takes from its requests.
+        objective: is named though it is met; without it only one that is missed is.
+
+    """
+    figure = _against_objective(explanation, subject, impact) if subject else ""
+    item = next(iter(explanation.anatomy), None)
+    if subject is not None:
+        item = min(explanation.anatomy, key=lambda one: _distance(one, subject), default=None)
+    if item is not None and subject is not None and not _is_entry(item, subject):
+        item = None
     parts = [figure] if figure else []
     failed = impact.share_of_requests_failed
-    if not figure and item is not None and _is_entry(item, subject):
+    if not figure and item is not None and (subject or not unseen_time(explanation.evidence, item)):
         # What a load held back is in no counter, and in the finding's own mean.
         mean = max(item.mean_seconds, impact.mean_seconds)
-        latency = f"p95 {Unit.SECONDS.show(item.spread.p95)}" if item.spread else f"mean {Unit.SECONDS.show(mean)}"
-        parts.append(f"{item.ensemble or item.stages[0].model} {latency}")
+        parts.append(f"{item.ensemble or item.stages[0].model} {_latency(explanation, item, mean, objective)}")
     if not figure and failed > 0:
         parts.append(f"{Unit.RATIO.show(failed)} of requests fail")
-    if item is not None and _is_entry(item, subject):
-        on = Subject(server=item.server, ensemble=item.ensemble, model=None if item.ensemble else item.stages[0].model)
-        rate = explanation.evidence.read(REQUEST_RATE, on).value
+    if item is not None:
+        rate = explanation.evidence.read(REQUEST_RATE, _entry(item)).value
         parts += [f"{Unit.PER_SECOND.show(rate).removesuffix('/s')} requests/s"] if rate else []
     return ", ".join(parts)
 
@@ -92,6 +108,23 @@ def felt(explanation: Explanation, subject: Subject, impact: Impact = NO_IMPACT)
 def _is_entry(item: Anatomy, on: Subject) -> bool:
     """Return whether requests of an entry point pass a subject; all do where that is no model."""
     return _distance(item, on) < 2
+
+
+def _entry(item: Anatomy) -> Subject:
+    return Subject(server=item.server, ensemble=item.ensemble, model=None if item.ensemble else item.stages[0].model)
+
+
+def _latency(explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None) -> str:
+    show = Unit.SECONDS.show
+    if objective is not None:
+        measured = latency_of(explanation.evidence, item, objective.quantile)
+        if measured is not None:
+            return f"{objective.statistic} {show(measured)}, objective {show(objective.seconds)}"
+    # A summary holds no more than counters do: not what was held back.
+    summary = latency_of(explanation.evidence, item, 0.95) if mean == item.mean_seconds else None
+    p95 = item.spread.p95 if item.spread else summary
+    latency = f"mean {show(mean)}" if p95 is None else f"p95 {show(p95)}"
+    return f"{latency}, objective {objective.statistic} {show(objective.seconds)}" if objective else latency
 
 
 def _distance(item: Anatomy, on: Subject) -> int:

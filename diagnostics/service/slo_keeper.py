@@ -138,6 +138,13 @@ class SloKeeper(Collector):
         with self._lock:
             return [report_on(slo, self._seen(slo), now, period=period, incidents=incidents) for slo in self.slos]
 
+    def recent(self) -> Sequence[SloReport]:
+        """Return how the objectives stand, as of at most ten seconds ago, over their own periods."""
+        now = time.monotonic()
+        if now - self._reports[0] >= _SECONDS_BETWEEN_REPORTS:
+            self._reports = (now, self.reports())
+        return self._reports[1]
+
     def _seen(self, slo: Slo) -> Together:
         return Together(bins for (name, _), bins in self._bins.items() if name == slo.name)
 
@@ -145,13 +152,10 @@ class SloKeeper(Collector):
         """Yield the metrics; how objectives stand is reckoned anew every ten seconds."""
         if not self.slos:
             return
-        now = time.monotonic()
-        if now - self._reports[0] >= _SECONDS_BETWEEN_REPORTS:
-            self._reports = (now, self.reports())
         with self._lock:
             events, causes = dict(self._events), dict(self._causes)
         yield from event_metrics(events, causes)
-        yield from report_metrics(self._reports[1])
+        yield from report_metrics(self.recent())
 
     def describe(self) -> Iterator[Metric]:
         """Yield nothing: what there is depends on what was counted."""

@@ -119,6 +119,9 @@ def latency_quantile(quantile: float) -> Signal:
     )
 
 
+REQUEST_P95 = latency_quantile(0.95)
+
+
 def _summaries(view: ModelView) -> Reading:
     if not view.server.snapshots:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)

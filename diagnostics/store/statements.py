@@ -13,9 +13,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.flow import FAILED_REQUESTS
+from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.signal import Scope, Signal, Subject
-from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_P95, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.store.tables import (
     Row,
     findings,
@@ -31,7 +31,16 @@ from diagnostics.store.tables import (
 
 KEPT: Mapping[str, Signal] = {
     signal.name: signal
-    for signal in (REQUEST_RATE, QUEUE_SECONDS, REQUEST_SECONDS, INSTANCE_BUSY_SHARE, BATCH_SIZE, FAILED_REQUESTS)
+    for signal in (
+        REQUEST_RATE,
+        QUEUE_SECONDS,
+        REQUEST_SECONDS,
+        REQUEST_P95,
+        INSTANCE_BUSY_SHARE,
+        BATCH_SIZE,
+        FAILED_REQUESTS,
+        FAILED_SHARE,
+    )
 }
 MINUTE = 60
 # Readings are taken over spans of at least this many seconds: each costs processor time, and short ones tell little.

@@ -16,8 +16,11 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
+from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.service.state import Evaluation, TargetState
 from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings, WebSettings
+from diagnostics.signals.signal import Scope
+from diagnostics.slo.slo import Slo
 from diagnostics.store.reader import HistoryReader
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
@@ -36,17 +39,28 @@ class Serving:
     port: int = 0
     metrics: OwnMetrics = field(default_factory=OwnMetrics)
     web: Mapping[str, object] = field(default_factory=dict)
+    objective: str = ""
+    slos: Sequence[Slo] = ()
 
     def __enter__(self) -> Serving:
         urls = {name: f"http://{name}.example:8000" for name in self.names}
         settings = Settings(
             web=WebSettings.model_validate({"listen_address": f"127.0.0.1:{self.port}", **self.web}),
             server=tuple(ServerSettings(url=url) for url in urls.values()),
-            deployment=tuple(DeploymentSettings(name=name, servers=(url,)) for name, url in urls.items()),
+            deployment=tuple(
+                DeploymentSettings(name=name, servers=(url,), objective=self.objective) for name, url in urls.items()
+            ),
         )
         self.service = Service(settings, metrics=self.metrics)
         self.books = {name: IncidentBook(name, open_after=1) for name in self.names}
-        context = WebContext(service=self.service, history=self.history, settings=settings, metrics=self.metrics)
+        self.keeper = SloKeeper(self.slos) if self.slos else None
+        context = WebContext(
+            service=self.service,
+            history=self.history,
+            settings=settings,
+            metrics=self.metrics,
+            objectives=self.keeper,
+        )
         self._web = WebServer(context)
         self._web.start()
         self.port = self._web.port
@@ -94,6 +108,12 @@ class Serving:
         changes = self.books[name].update(explanation, at, time.monotonic())
         made = Evaluation(deployment=name, at=at, took=0.1, lag=0.2, explanation=explanation, changes=changes)
         self.service.board.publish_evaluation(made, self.books[name].open)
+        if self.keeper is not None:
+            # As if its servers were counted before the window began.
+            reached = self.keeper._reached[name]
+            for subject in explanation.evidence.subjects(Scope.SERVER):
+                reached.setdefault(subject.server, 0.0)
+            self.keeper.consume(made)
         self.reached(name)
         return made
 

@@ -15,10 +15,12 @@ import urllib3
 from sqlalchemy.exc import OperationalError
 
 from diagnostics.checks.catalogue import HEADINGS, catalogue
+from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service.http.page import frame, standing
 from diagnostics.service.http.page.standing import standings
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.slo.slo import Promise, Slo, Triton
 from diagnostics.store.history import History
 from tests.builders import SERVER
 from tests.render.situations import HOSTILE, situations
@@ -331,7 +333,7 @@ def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Pat
 
         reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
 
-    queue = next(chart for chart in reported["charts"] if chart["title"] == "queue")
+    queue = next(chart for chart in reported["charts"] if chart["title"] == "queue of safety")
     assert len(queue["at"]) > 10
     assert queue["at"] == sorted(queue["at"])
     assert all(0.01 < value < 0.6 for value in queue["values"])
@@ -346,7 +348,7 @@ def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: 
         made.stated(NAME, verdicts[-1].explanation)
         reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=slow"))
 
-    queue = reported["charts"][0]["at"]
+    queue = next(chart["at"] for chart in reported["charts"] if chart["title"] == "queue of slow")
     remembered = [bucket.at + 30 for bucket in whole[:-2]]
     assert queue[: len(remembered)] == remembered
     assert len(queue) >= len(remembered) + 3
@@ -359,7 +361,54 @@ def test_a_timeline_of_a_server_that_is_not_there_is_empty(lived: History) -> No
         made.stated(NAME, situations()["healthy"])
         reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?server=none&model=none"))
 
-    assert [chart["at"] for chart in reported["charts"]] == [[], [], []]
+    assert [chart["at"] for chart in reported["charts"]] == [[]] * 4
+
+
+def first_line_of(service: Serving, path: str) -> str:
+    found = re.search(r'<p class="felt">(.*?)</p>', text_of(service, path))
+    return found[1] if found else ""
+
+
+def test_what_users_feel_stands_above_the_cause_in_the_words_of_the_terminal() -> None:
+    stated = recorded("cpu-handed-single-instance")
+    slo = Slo(name="chat-fast", objective=0.9, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
+    with Serving((NAME, "fine"), objective="p95 < 200ms", slos=(slo,)) as made:
+        made.stated(NAME, stated)
+        made.stated("fine", situations()["healthy"])
+
+        for path in ("/", f"/deployments/{NAME}"):
+            line = first_line_of(made, path)
+            assert line.startswith("chat p95 639 ms, objective 200 ms, 37.9 requests/s, ")
+            assert line.endswith("100 % of the budget of chat-fast left")
+            assert headline(made, path).startswith("one instance of safety busy 94 %")
+        assert first_line_of(made, "/deployments/fine").startswith("fast mean ")
+        assert "objective p95 200 ms" in first_line_of(made, "/deployments/fine")
+    assert phrases.first_line(stated) == "degraded: chat p95 639 ms, 37.9 requests/s: " + (
+        "single-instance-serialization of safety"
+    )
+
+
+def test_the_time_of_a_request_is_charted_beside_the_objective(tmp_path: Path) -> None:
+    with Serving((NAME,), history=opened(tmp_path).reader, objective="p95 < 200ms") as made:
+        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))
+        charts = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))["charts"]
+    with Serving((NAME,), history=opened(tmp_path / "mean").reader, objective="mean < 1s") as made:
+        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))
+        mean = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))["charts"][0]
+
+    assert [one["title"] for one in charts] == [
+        "p95 request time of chat",
+        "failed requests to chat",
+        "requests to chat",
+        "queue of safety",
+        "busy share of safety",
+    ]
+    assert charts[0]["objective"] == {"value": 0.2, "told": "objective p95 200 ms"}
+    assert [one["objective"] for one in charts[1:]] == [None] * 4
+    assert all(0.1 < value < 2 for value in charts[0]["values"])
+    assert set(charts[1]["values"]) == {0.0}
+    assert mean["title"] == "mean request time of chat"
+    assert max(mean["values"]) < max(charts[0]["values"])
 
 
 @pytest.fixture(scope="module")

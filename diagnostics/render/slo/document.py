@@ -62,6 +62,15 @@ def budget(report: SloReport) -> str:
     return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of that was seen"
 
 
+def budget_left(report: SloReport) -> str:
+    """Return the same in a few words, `38 % of the budget of chat-latency left`; empty where nothing is known."""
+    if report.left is None:
+        return ""
+    if report.left < 0:
+        return f"{Unit.RATIO.show(1.0 - report.left)} of the budget of {report.slo.name} spent"
+    return f"{Unit.RATIO.show(report.left)} of the budget of {report.slo.name} left"
+
+
 def _bounds(report: SloReport) -> str:
     """Return between which shares of the budget the spent one lies; empty where each bad event was counted."""
     if report.tally.counted:

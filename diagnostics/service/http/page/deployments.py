@@ -10,13 +10,16 @@ from datetime import UTC, datetime
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError
+from diagnostics.render import phrases
 from diagnostics.render.explanation.html import considered, drawn, leading_course, reported
 from diagnostics.render.explanation.why_not import account
+from diagnostics.render.slo.document import budget_left
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.incidents import IncidentFilter, find
-from diagnostics.service.http.page.standing import Standing, standings
+from diagnostics.service.http.page.standing import UNREACHABLE, Standing, standings
 from diagnostics.service.http.page.timelines import models
 from diagnostics.service.state import Evaluation, LiveState
+from diagnostics.slo.replaying import of_deployment
 
 # Each has a graph and waterfalls; beyond, entries are rows of a table.
 ENTRIES_DRAWN = 12
@@ -86,6 +89,7 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
     return {
         "name": standing.name,
         "standing": standing,
+        "felt": felt(context, standing, now=at is None),
         "explanation": explanation,
         "at": at,
         "check": check,
@@ -96,6 +100,30 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
         ).incidents,
         **(_of(explanation, check) if explanation else _NOTHING),
     }
+
+
+def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
+    """Return what users of a deployment feel, as the terminal's first line says it, and what is left of its budgets.
+
+    Budgets are left out unless the standing is that of `now`. Empty where no server of it can be read.
+    """
+    if standing.explanation is None or standing.word == UNREACHABLE:
+        return ""
+    watched = context.service.deployments.get(standing.name)
+    keeper = context.objectives if now else None
+    budgets = [
+        budget_left(report)
+        for report in (keeper.recent() if keeper else ())
+        if of_deployment(report.slo, standing.name)
+    ]
+    first = next(iter(standing.explanation.actionable), None)
+    told = phrases.felt(
+        standing.explanation,
+        first.subject if first else None,
+        first.impact if first else phrases.NO_IMPACT,
+        objective=watched.objective if watched else None,
+    )
+    return ", ".join(part for part in (told, *budgets) if part)
 
 
 _NOTHING: Mapping[str, object] = {

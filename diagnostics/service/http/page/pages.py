@@ -17,15 +17,14 @@ from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
-from diagnostics.evidence.evidence import Evidence
 from diagnostics.render.explanation.html import FindingView, drawn, parts, reported
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, frame, incidents
-from diagnostics.service.http.page.deployments import Values, replayed, standing_of, standings_now
+from diagnostics.service.http.page.deployments import Values, felt, replayed, standing_of, standings_now
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
 from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing, is_down, roots, standings
-from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, models, remembered
+from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, entry_of, models, remembered
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import LiveState
 from diagnostics.settings.addresses import prefix_of
@@ -74,6 +73,7 @@ def home_values(context: WebContext, fleet: Fleet) -> Values:
     explanation = shown.explanation if shown else None
     return {
         "standings": found,
+        "felt": felt(context, first) if first else "",
         "watched": bool(context.service.deployments),
         "rows": tuple(fleet.rows(found)),
         "servers": len(state.targets),
@@ -218,12 +218,17 @@ def answer(context: WebContext, name: str, requested: TimelineQuery) -> Json | N
     on = _subject(standing, requested) if standing is not None else None
     if context.history is None or on is None:
         return None
-    span = _span(requested, on, context.clock())
-    return remembered(context.history, name, span, _evidence(standing), context.service.board.read().started)
-
-
-def _evidence(standing: Standing | None) -> Evidence | None:
-    return standing.explanation.evidence if standing is not None and standing.explanation else None
+    explanation = standing.explanation if standing is not None else None
+    span = _span(requested, on, explanation, context.clock())
+    watched = context.service.deployments.get(name)
+    return remembered(
+        context.history,
+        name,
+        span,
+        explanation.evidence if explanation else None,
+        context.service.board.read().started,
+        watched.objective if watched else None,
+    )
 
 
 def _subject(standing: Standing, requested: TimelineQuery) -> Subject | None:
@@ -234,11 +239,11 @@ def _subject(standing: Standing, requested: TimelineQuery) -> Subject | None:
     return next((one for one in known if requested.model in ("", one.model)), None)
 
 
-def _span(requested: TimelineQuery, on: Subject, now: float) -> TimelineRange:
+def _span(requested: TimelineQuery, on: Subject, known: Explanation | None, now: float) -> TimelineRange:
     end = min(requested.to, now) if requested.to is not None else now
     start = requested.start if requested.start is not None else end - requested.since
     start = min(max(start, end - LONGEST), end - SHORTEST)
-    return TimelineRange(server=on.server, model=on.model or "", start=start, end=end)
+    return TimelineRange(server=on.server, model=on.model or "", entry=entry_of(known, on), start=start, end=end)
 
 
 AWAY = "The history's database cannot be read now"

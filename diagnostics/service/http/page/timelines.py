@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
 from diagnostics.render.plain import clean
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.flow import FAILED_SHARE
 from diagnostics.signals.signal import Scope, Signal, Subject
-from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_P95, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.store.reader import HistoryReader
 
 Json = dict[str, Any]
-LOOKS: tuple[tuple[str, str, Signal], ...] = (
-    ("queue", "queue", QUEUE_SECONDS),
-    ("requests", "rate", REQUEST_RATE),
-    ("busy share", "compute", INSTANCE_BUSY_SHARE),
-)
 # Of one chart; a point per minute for five hours.
 MOST_POINTS = 300
 MOST_INCIDENTS = 200
@@ -30,10 +28,11 @@ SHORTEST, LONGEST = 300.0, 90 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineRange:
-    """What to look at: a model of a server, and from when to when in Unix seconds."""
+    """What to look at: a model of a server, the entry point of its requests, and from when to when in Unix seconds."""
 
     server: str
     model: str
+    entry: Subject
     start: float
     end: float
 
@@ -43,7 +42,43 @@ class TimelineRange:
         return max(60.0, (self.end - self.start) / MOST_POINTS)
 
 
-def remembered(past: HistoryReader, deployment: str, span: TimelineRange, now: Evidence | None, started: float) -> Json:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """One chart: its title, its colour, and what of what it shows."""
+
+    title: str
+    kind: str
+    signal: Signal
+    on: Subject
+
+
+def _looks(span: TimelineRange) -> Iterator[_Look]:
+    """Yield what is charted beside the time of a request: what users feel of the entry point, then the model."""
+    model = Subject(server=span.server, model=span.model)
+    name = span.entry.ensemble or span.entry.model
+    yield _Look(title=f"failed requests to {name}", kind="failed", signal=FAILED_SHARE, on=span.entry)
+    yield _Look(title=f"requests to {name}", kind="rate", signal=REQUEST_RATE, on=span.entry)
+    yield _Look(title=f"queue of {span.model}", kind="queue", signal=QUEUE_SECONDS, on=model)
+    yield _Look(title=f"busy share of {span.model}", kind="compute", signal=INSTANCE_BUSY_SHARE, on=model)
+
+
+def _times(span: TimelineRange, objective: Objective | None) -> Iterator[_Look]:
+    """Yield what may be charted of the time of a request, the best first: Triton's p95 is off by default."""
+    name = span.entry.ensemble or span.entry.model
+    mean = _Look(title=f"mean request time of {name}", kind="time", signal=REQUEST_SECONDS, on=span.entry)
+    if objective is None or objective.quantile is not None:
+        yield _Look(title=f"p95 request time of {name}", kind="time", signal=REQUEST_P95, on=span.entry)
+    yield mean
+
+
+def remembered(
+    past: HistoryReader,
+    deployment: str,
+    span: TimelineRange,
+    now: Evidence | None,
+    started: float,
+    objective: Objective | None = None,
+) -> Json:
     """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
 
     Args:
@@ -52,31 +87,45 @@ def remembered(past: HistoryReader, deployment: str, span: TimelineRange, now: E
         span: what to look at.
         now: the newest verdict's; None before the first.
         started: when the service did, Unix seconds.
+        objective: is drawn beside the time of a request; None where none is stated.
 
     Raises:
         SQLAlchemyError: the database is away.
 
     """
-    charts, first = [], span.end
-    for title, kind, signal in LOOKS:
-        found = past.signals(
-            deployment, signal.name, span.start, span.end, server=span.server, model=span.model, step=span.step
-        )
-        points = [(one.at + span.step / 2, one.mean) for one in found]
-        known_to = found[-1].at + span.step if found else span.start
-        points += _newest(now, signal, span, known_to) if now is not None else ()
-        first = min(first, points[0][0]) if points else first
-        charts.append(_chart(title, kind, signal, _broken(points, 3 * span.step)))
+
+    def points(look: _Look) -> Sequence[tuple[float, float]]:
+        return _points(past, deployment, look, span, now)
+
+    times = ((look, points(look)) for look in _times(span, objective))
+    shown = [*islice((one for one in times if one[1]), 1), *((look, points(look)) for look in _looks(span))]
+    first = min((found[0][0] for _, found in shown if found), default=span.end)
+    charts = [
+        _chart(look, _broken(found, 3 * span.step), objective if look.kind == "time" else None) for look, found in shown
+    ]
     lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
     return _answer(span, charts, lasted) | {"since": started if span.start < started < first + span.step else None}
 
 
-def _newest(now: Evidence, signal: Signal, span: TimelineRange, after: float) -> Iterator[tuple[float, float]]:
+def _points(
+    past: HistoryReader, deployment: str, look: _Look, span: TimelineRange, now: Evidence | None
+) -> Sequence[tuple[float, float]]:
+    """Return times and values, the history's first, then those that are too new for it."""
+    name = look.on.ensemble or look.on.model or ""
+    found = past.signals(
+        deployment, look.signal.name, span.start, span.end, server=span.server, model=name, step=span.step
+    )
+    known_to = found[-1].at + span.step if found else span.start
+    newest = _newest(now, look, span, known_to) if now is not None else ()
+    return [*((one.at + span.step / 2, one.mean) for one in found), *newest]
+
+
+def _newest(now: Evidence, look: _Look, span: TimelineRange, after: float) -> Iterator[tuple[float, float]]:
     """Yield what the window tells of a signal between Unix second `after` and the end of a span."""
     if all(one.server != span.server for one in now.subjects(Scope.SERVER)):
         return
     moments = [at for at in now.moments(span.server) if after <= at <= span.end]
-    for sample in series(now, signal, Subject(server=span.server, model=span.model), instants(moments)):
+    for sample in series(now, look.signal, look.on, instants(moments)):
         if sample.reading.value is not None:
             yield (sample.start + sample.end) / 2, sample.reading.value
 
@@ -91,6 +140,15 @@ def models(explanation: Explanation) -> tuple[Subject, ...]:
     )
     first = leading(explanation)
     return tuple(sorted(found, key=lambda one: (one != first, one.server, one.model or "")))
+
+
+def entry_of(explanation: Explanation | None, on: Subject) -> Subject:
+    """Return the entry point whose requests pass a model, the busiest first; the model itself where none is known."""
+    for item in explanation.anatomy if explanation else ():
+        if item.server == on.server and item.stage(on.model or "") is not None:
+            name = item.ensemble
+            return Subject(server=on.server, ensemble=name, model=None if name else item.stages[0].model)
+    return on
 
 
 def leading(explanation: Explanation) -> Subject | None:
@@ -114,14 +172,16 @@ def _broken(points: Sequence[tuple[float, float]], longest: float) -> list[tuple
     return found
 
 
-def _chart(title: str, kind: str, signal: Signal, points: Sequence[tuple[float, float | None]]) -> Json:
+def _chart(look: _Look, points: Sequence[tuple[float, float | None]], objective: Objective | None) -> Json:
+    stated = f"objective {objective.statistic} {look.signal.unit.show(objective.seconds)}" if objective else ""
     return {
-        "title": title,
-        "kind": kind,
-        "unit": signal.unit.value,
+        "title": clean(look.title),
+        "kind": look.kind,
+        "unit": look.signal.unit.value,
+        "objective": {"value": objective.seconds, "told": stated} if objective else None,
         "at": [round(at, 3) for at, _ in points],
         "values": [value for _, value in points],
-        "told": ["" if value is None else signal.unit.show(value) for _, value in points],
+        "told": ["" if value is None else look.signal.unit.show(value) for _, value in points],
     }
 
 

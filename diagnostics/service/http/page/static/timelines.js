@@ -1,8 +1,9 @@
 // Charts of a model's signals over hours, one below the other with one axis of time, drawn by uPlot.
 const root = document.documentElement;
 const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+const family = () => getComputedStyle(document.body).fontFamily;
 const faint = (hex) => `${hex}24`;
-const kinds = { queue: "queue", rate: "engine", compute: "compute" };
+const kinds = { time: "output", failed: "critical", rate: "engine", queue: "queue", compute: "compute" };
 const HEIGHT = 88;
 const AXIS = 26;
 
@@ -43,18 +44,37 @@ function shade(plot, answer) {
   ctx.restore();
 }
 
+function aim(plot, objective) {
+  if (!objective) return;
+  const { ctx, bbox } = plot;
+  const y = Math.round(plot.valToPos(objective.value, "y", true));
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour("ink");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = `${11 * devicePixelRatio}px ${family()}`;
+  ctx.textAlign = "right";
+  ctx.textBaseline = y - bbox.top > 16 * devicePixelRatio ? "bottom" : "top";
+  ctx.fillText(objective.told, bbox.left + bbox.width - 4, y + (ctx.textBaseline === "top" ? 3 : -2));
+  ctx.restore();
+}
+
 function options(held, number) {
   const chart = () => held.answer.charts[number];
   const last = number === held.answer.charts.length - 1;
   const tone = () => colour(kinds[chart().kind]);
-  const axis = { stroke: () => colour("quiet"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
+  const axis = { stroke: () => colour("quiet"), font: `11px ${family()}`, ticks: { show: false } };
   return {
     width: held.width(), height: HEIGHT + (last ? AXIS : 0), padding: [8, 10, last ? 0 : 8, 0], legend: { show: false },
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "timelines" } },
     scales: {
       x: { range: () => [held.answer.from, held.answer.to] },
-      y: { range: (plot, least, most) => [0, most > 0 ? most * 1.08 : 1] },
+      y: { range: (plot, least, most) => [0, 1.08 * Math.max(most, chart().objective?.value ?? 0) || 1] },
     },
     series: [{}, {
       stroke: tone, width: 1.75, fill: () => faint(tone()),
@@ -69,6 +89,7 @@ function options(held, number) {
     ],
     hooks: {
       drawClear: [(plot) => shade(plot, held.answer)],
+      draw: [(plot) => aim(plot, chart().objective)],
       setCursor: [(plot) => { held.readings[number].textContent = reading(chart(), plot.cursor.idx); }],
     },
   };
@@ -104,7 +125,7 @@ function paint(held) {
   if (held.titles === titles(answer)) held.drawn.forEach((plot, number) => plot.setData(data(answer.charts[number], answer)));
   else build(held);
   held.drawn.forEach((plot, number) => { held.readings[number].textContent = reading(answer.charts[number], plot.cursor.idx); });
-  const summary = answer.charts.map((chart) => `${chart.title} ${reading(chart, null)}`).join(", ");
+  const summary = answer.charts.map((chart) => [chart.title, reading(chart, null), chart.objective?.told].filter(Boolean).join(" ")).join(", ");
   plots.setAttribute("aria-label", `over time, at last: ${summary}`);
 }
 
