@@ -30,8 +30,13 @@ _BANNED = (
 )
 CheckRegistry().register_many(__register__)
 # Docstrings of checks and rules, as pages.
-_GENERATED_PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "rules").rglob("*.md"))
-_PAGES = (*written(), *_GENERATED_PAGES)
+_GENERATED_PAGES = sorted(
+    name
+    for folder in ("docs", "rules")
+    for path in (ROOT / folder).rglob("*.md")
+    if (name := path.relative_to(ROOT).as_posix()) not in written()
+)
+_PAGES = (*written(), *_GENERATED_PAGES, "CHANGELOG.md")
 # Signs of typesetters: the pages have those of a keyboard.
 _TYPOGRAPHY = "typography.symbols"
 # A reference to an issue, as server#7650, begins a sentence, too.
