@@ -15,6 +15,9 @@ the model looks slow.
 - Pipeline parallelism: requests of other micro batches look as if they waited.
 - A burst: requests wait at few reads only.
 
+Where the engine exports no KV cache, nearly all slots have to be taken at nearly all reads. A full cache leaves some
+free.
+
 ## Do
 1. Read the number of slots: `curl -s HOST:8002/metrics | grep nv_trt_llm_request_metrics`, type `max`. If
    `max_batch_size` in `config.pbtxt` is below what the engine was built for, raise it there. This is a full reload:
@@ -36,6 +39,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
+    SLOTS_LEFT,
     cache_is_short,
     held_earlier,
     restarted_with,
@@ -54,7 +58,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
@@ -62,7 +66,7 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
-    limits=HELD_LIMITS,
+    limits={**HELD_LIMITS, "engine_slots_left": SLOTS_LEFT},
     symptom="engine-slots-full",
     reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
 )
@@ -74,17 +78,28 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return quiet
     if not slots_are_taken(ledger, subject):
         return Quiet(because="slots are free while requests wait")
+    if _nothing_but_slots(ledger, subject):
+        return _finding(ledger, subject, "and nothing shows whether its KV cache has room for more at once")
     if cache_is_short(ledger.as_rival(), subject):
         return Quiet(because="the KV cache is as short as the slots: neither limit alone would help")
-    return _finding(ledger, subject)
+    return _finding(ledger, subject, "while its KV cache has room")
 
 
-def _finding(ledger: Ledger, subject: Subject) -> Fires:
+def _nothing_but_slots(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether slots that are nearly always taken are all that the engine shows: it exports no KV cache.
+
+    A cache that held requests back would leave slots free.
+    """
+    blocked = ledger.evidence.read(ENGINE_KV_BLOCKED, subject)
+    return blocked.missing is Missing.NOT_EXPORTED and ledger.at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT)
+
+
+def _finding(ledger: Ledger, subject: Subject, cache: str) -> Fires:
     wait, slots = ledger.need(ENGINE_WAIT_SECONDS, subject), round(ledger.need(ENGINE_SLOTS, subject))
     return Fires(
         summary=f"all {slots} slots of {subject.model}'s engine are taken: "
         f"{Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
-        f"requests wait inside it, {Unit.SECONDS.show(wait)} each, while its KV cache has room",
+        f"requests wait inside it, {Unit.SECONDS.show(wait)} each, {cache}",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
         suggestion=_suggestion(ledger, subject, slots),
@@ -128,17 +143,13 @@ _FULL = {
     ENGINE_PEAK_FILL: 1.0,
     ENGINE_KV_BLOCKED: 0.0,
 }
+_UNSEEN = {signal: value for signal, value in _FULL.items() if signal is not ENGINE_KV_BLOCKED}
 CASES = (
     CheckCase(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
     CheckCase(
         title="is quiet when the KV cache is the limit",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
-    ),
-    CheckCase(
-        title="is quiet when slots are full and nothing waits",
-        expect=Expected.QUIET,
-        readings={**_FULL, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0},
     ),
     CheckCase(
         title="is quiet when requests waited at one read of twenty",
@@ -151,8 +162,13 @@ CASES = (
         readings={**_FULL, ENGINE_MICRO_BATCHES: 2},
     ),
     CheckCase(
-        title="is unknown when the engine's maximum is not exported",
+        title="fires when nearly all slots are always taken, and no KV cache is exported",
+        expect=Expected.FIRES,
+        readings={**_UNSEEN, ENGINE_SLOT_FILL: 0.96},
+    ),
+    CheckCase(
+        title="is unknown when no KV cache is exported and some slots are free",
         expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _FULL.items() if k not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL)},
+        readings={**_UNSEEN, ENGINE_SLOT_FILL: 0.84},
     ),
 )
