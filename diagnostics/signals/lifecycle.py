@@ -61,7 +61,11 @@ def _start(view: ModelView) -> _Start | Missing:
         if first is None:
             return Missing.IDLE
         return _measured(steps[first:], source)
-    return disorder(view, STATISTICS) or disorder(view, METRICS) or Missing.NOT_EXPORTED
+    disordered = disorder(view, STATISTICS) or disorder(view, METRICS)
+    counted = [step for source in (STATISTICS, METRICS) for step in view.steps(source)]
+    if counted and not disordered and not any(step.from_zero for step in counted):
+        return Missing.IDLE  # whatever its first executions took, they were before
+    return disordered or Missing.NOT_EXPORTED
 
 
 def _measured(steps: Sequence[CounterStep], source: str) -> _Start | Missing:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from statistics import pstdev
 
 from diagnostics import names
-from diagnostics.signals.counting import per, rate, total
+from diagnostics.signals.counting import absent, mean_of, per, rate, total
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
+from diagnostics.wire.engine import engine_places, sample_of_page
 from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.servers.catalogue import serving_kind
 
 _BOTH = (STATISTICS, METRICS)
 
@@ -18,9 +22,41 @@ def _model_signal(name: str, unit: Unit, doc: str, *readers: Read, fix: str = ""
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=readers, fix=fix)
 
 
-def _per_request(name: str, counter: Counter, doc: str) -> Signal:
+def _per_request(name: str, counter: Counter, doc: str, *others: Read) -> Signal:
     readers = (per(source, counter, Counter.SUCCESS, Unit.SECONDS) for source in _BOTH)
-    return _model_signal(name, Unit.SECONDS, doc, *readers)
+    return _model_signal(name, Unit.SECONDS, doc, *readers, *others)
+
+
+def _waiting_at_pages(view: ModelView) -> list[float]:
+    """Return what waits at each page of a server that counts a model's requests in its own words; else nothing."""
+    found = []
+    for at, _, snapshot in view.server.snapshots:
+        if view.start <= at <= view.end and serving_kind(snapshot.layout, view.model or "") is not None:
+            sample = sample_of_page(snapshot, engine_places(snapshot.layout, view.model or "", view.version), at)
+            if sample is not None and sample.waiting is not None:
+                found.append(sample.waiting)
+    return found
+
+
+def _part_by_gauge(*, waiting: bool) -> Read:
+    """Return a reader of a part of the requests' time by Little's law, for servers that count only the whole.
+
+    What waits at so few reads that it may be nothing (95 %) counts as nothing: a gauge is read once a second, and
+    requests are shorter.
+    """
+
+    def read(view: ModelView) -> Reading:
+        delta, gauged = view.delta(METRICS), view.once(_waiting_at_pages)
+        if delta is None or not gauged or Counter.REQUEST_SECONDS not in delta.values:
+            return absent(view, METRICS, Unit.SECONDS)
+        whole = delta.values[Counter.REQUEST_SECONDS]
+        mean = sum(gauged) / len(gauged)
+        error = 1.96 * pstdev(gauged) / math.sqrt(len(gauged))
+        waited = min(mean * delta.seconds, whole) if mean > error else 0.0
+        part = waited if waiting else whole - waited
+        return mean_of(part, delta.values[Counter.SUCCESS], Unit.SECONDS, METRICS, delta, estimated=True)
+
+    return read
 
 
 REQUESTS = _model_signal(
@@ -33,10 +69,18 @@ REQUEST_RATE = _model_signal(
     *(rate(s, Counter.SUCCESS) for s in _BOTH),
 )
 REQUEST_SECONDS = _per_request("request_seconds", Counter.REQUEST_SECONDS, "Mean time from arrival to release.")
-QUEUE_SECONDS = _per_request("queue_seconds", Counter.QUEUE_SECONDS, "Mean time a request waits for an instance.")
+QUEUE_SECONDS = _per_request(
+    "queue_seconds",
+    Counter.QUEUE_SECONDS,
+    "Mean time a request waits for an instance.",
+    _part_by_gauge(waiting=True),
+)
 INPUT_SECONDS = _per_request("input_seconds", Counter.INPUT_SECONDS, "Mean time spent preparing a request's inputs.")
 COMPUTE_SECONDS = _per_request(
-    "compute_seconds", Counter.INFER_SECONDS, "Mean time a request spends executing, its whole batch's time."
+    "compute_seconds",
+    Counter.INFER_SECONDS,
+    "Mean time a request spends executing, its whole batch's time.",
+    _part_by_gauge(waiting=False),
 )
 OUTPUT_SECONDS = _per_request("output_seconds", Counter.OUTPUT_SECONDS, "Mean time spent on a request's outputs.")
 BATCH_SIZE = _model_signal(
