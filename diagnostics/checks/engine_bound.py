@@ -74,6 +74,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def _finding(ledger: Ledger, subject: Subject, seconds: float, share: float) -> Fires:
+    kind = ledger.evidence.server_kind(subject)
     iteration = ledger.read(ENGINE_ITERATION_SECONDS, subject).value
     steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
     return Fires(
@@ -81,7 +82,7 @@ def _finding(ledger: Ledger, subject: Subject, seconds: float, share: float) -> 
         f"{Unit.RATIO.show(share)} of its time{steps}; hardly anything waits inside",
         suggestion=Suggestion(
             text=f"if that misses an objective: a faster engine of {subject.model} (quantization, speculative "
-            "decoding, tensor parallelism) or fewer tokens; no setting of Triton helps"
+            f"decoding, tensor parallelism) or fewer tokens; no setting of {kind.restarted if kind else 'Triton'} helps"
         ),
     )
 

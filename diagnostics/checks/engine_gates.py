@@ -85,7 +85,7 @@ def _larger_cache_of(kind: ServerKind, subject: Subject) -> Suggestion:
     if kind.memory is None:
         how = f"give {kind.name} a larger KV cache for {subject.model}"
     else:
-        how = f"restart {kind.name} for {subject.model} with a larger {kind.memory}"
+        how = f"restart {kind.restarted} for {subject.model} with a larger {kind.memory}"
     return Suggestion(text=f"{how}, on a GPU with memory to spare; or let clients ask for fewer max_tokens")
 
 
@@ -94,7 +94,7 @@ def restarted_with(
 ) -> Suggestion:
     """Return how to change a limit of a server other than Triton: with an option of its own."""
     how = f"with {option.setting(wanted)}" if option else f"so that its limit is {wanted}"
-    return Suggestion(text=f"restart {kind.name} for {subject.model} {how} instead of {now}")
+    return Suggestion(text=f"restart {kind.restarted} for {subject.model} {how} instead of {now}")
 
 
 def _wanted_tokens(ledger: Ledger, subject: Subject) -> int | None:

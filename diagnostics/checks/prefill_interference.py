@@ -106,7 +106,7 @@ def _finding(ledger: Ledger, subject: Subject, stall: Reading, lost: float) -> F
 
 def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
     if (kind := ledger.evidence.server_kind(subject)) and kind.tokens:
-        text = f"restart {kind.name} for {subject.model} with a smaller {kind.tokens}"
+        text = f"restart {kind.restarted} for {subject.model} with a smaller {kind.tokens}"
         return Suggestion(text=f"{text}, or serve prompts from another engine")
     if parameter(ledger, subject, CHUNKED).lower() == "false":
         return Suggestion(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from diagnostics import names
@@ -13,7 +13,14 @@ from diagnostics.signals.signal import Missing, Reading
 from diagnostics.signals.triton import OUTPUT_SECONDS
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, ModelView
-from diagnostics.wire.engine import EnginePlaces, EngineSample, engine_places, sample_of_page, shows_engine
+from diagnostics.wire.engine import (
+    EnginePlaces,
+    EngineSample,
+    engine_places,
+    limits_behind,
+    sample_of_page,
+    shows_engine,
+)
 from diagnostics.wire.exposition import SeriesLayout
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.servers.catalogue import serving_kind
@@ -182,7 +189,7 @@ def _samples(view: ModelView) -> tuple[list[EngineSample], bool]:
         if not view.start - 1e-6 <= at <= view.end + 1e-6:
             continue
         if snapshot.layout not in places:
-            places[snapshot.layout] = engine_places(snapshot.layout, view.model or "", view.version)
+            places[snapshot.layout] = _places(view, snapshot.layout)
         if not places[snapshot.layout].slots:
             continue  # most models are no engine
         sample = sample_of_page(snapshot, places[snapshot.layout], at)
@@ -191,6 +198,16 @@ def _samples(view: ModelView) -> tuple[list[EngineSample], bool]:
     served = any(serving_kind(layout, view.model or "") for layout in places)
     listed = [s for s in view.server.iterations if view.start - 1e-6 <= s.at <= view.end + 1e-6] if served else []
     return (listed, True) if listed else (found, False)
+
+
+def _places(view: ModelView, layout: SeriesLayout) -> EnginePlaces:
+    """Return where a page tells of the model's engine, with the limits that a server in front of it tells."""
+    found = engine_places(layout, view.model or "", view.version)
+    front = view.server.front
+    if front is None or not front.snapshots or not found.slots:
+        return found
+    limits = limits_behind(front.snapshots[-1][2], view.model or "")
+    return replace(found, constants={**limits, **found.constants})
 
 
 def _worked(samples: Sequence[EngineSample]) -> list[bool]:

@@ -36,8 +36,6 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
 # Failures that are also counted for themselves.
 _REASONS: Mapping[str, Counter] = {names.REJECTED: Counter.REJECTED, names.CANCELED: Counter.CANCELED}
 
-# A status from here on is the server's failure; below, it is the caller's request that was wrong.
-_SERVER_ERROR = 500
 _GPU_FAMILIES = (
     names.GPU_UTILIZATION,
     names.GPU_POWER,
@@ -109,17 +107,13 @@ def _add_served(table: dict[ModelKey, dict[Counter, float]], kind: ServerKind, s
     """Add what a server without Triton counts of its model."""
     for family, counter in kind.requests.items():
         for series, value in series_named(snapshot, family):
-            if names.SERVE_MODEL in series.labels:
-                table[series.labels[names.SERVE_MODEL], ""][Counter(counter)] += value
+            if kind.model_label in series.labels:
+                table[series.labels[kind.model_label], ""][Counter(counter)] += value
     for family, label in kind.errors.items():
         for series, value in series_named(snapshot, family):
-            if names.SERVE_MODEL in series.labels:
-                failed = value if not label or _is_server_error(series.labels.get(label, "")) else 0.0
-                table[series.labels[names.SERVE_MODEL], ""][Counter.FAILURE] += failed
-
-
-def _is_server_error(code: str) -> bool:
-    return code.isdecimal() and int(code) >= _SERVER_ERROR
+            if kind.model_label in series.labels:
+                failed = value if not label or kind.is_failure(series.labels.get(label, "")) else 0.0
+                table[series.labels[kind.model_label], ""][Counter.FAILURE] += failed
 
 
 def gpus_from_metrics(snapshot: Snapshot) -> list[Gpu]:

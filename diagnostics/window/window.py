@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
 
-from diagnostics.window.counters import CounterPoint, CounterTable, contradicted_resets, longest_gap
+from diagnostics.window.counters import Counter, CounterPoint, CounterTable, contradicted_resets, longest_gap
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
@@ -37,6 +37,7 @@ from diagnostics.wire.json_body import excerpt
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata
+from diagnostics.wire.servers.catalogue import kinds_of
 
 
 def by_card(samples: Sequence[GpuSample]) -> dict[str, list[tuple[float, Gpu]]]:
@@ -124,6 +125,7 @@ class ServerWindow:
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
+        self.front: ServerWindow | None = None  # that hands it the requests of its models, and tells its limits
         self._pages: list[MetricsPage] = []
         self._gauges = Gauges()
         self._keys: dict[str, list[ModelKey]] = {}
@@ -395,7 +397,7 @@ class WindowBuilder:
         for server in self.servers.values():
             server.fold_metrics()
         return Window(
-            servers=dict(self.servers),
+            servers=_behind_fronts(self.servers),
             gpus=tuple(self.gpus),
             dcgm=tuple(self.dcgm),
             clients=tuple(self.clients),
@@ -405,6 +407,26 @@ class WindowBuilder:
             name=name,
             records=self._taken,
         )
+
+
+def _behind_fronts(servers: Mapping[str, ServerWindow]) -> dict[str, ServerWindow]:
+    """Return the servers without those whose requests others of them count again: that stand in front of these.
+
+    One that counts failures stays, as these may be its own.
+    """
+    found = dict(servers)
+    for name, front in servers.items():
+        if not any(kind.behind for _, _, page in front.snapshots[-1:] for kind in kinds_of(page.layout)):
+            continue
+        models = front.tables[METRICS].keys()
+        behind = [one for one in servers.values() if one is not front and models & one.tables[METRICS].keys()]
+        for one in behind:
+            one.front = front
+        seen = {key for one in behind for key in one.tables[METRICS]}
+        failed = any(step.values[Counter.FAILURE] for one in front.tables[METRICS].values() for step in one.steps)
+        if behind and models <= seen and not failed:
+            del found[name]
+    return found
 
 
 def window_of(scrapes: Iterable[Scrape], name: str = "") -> Window:

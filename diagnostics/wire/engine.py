@@ -141,7 +141,10 @@ def engine_places(layout: SeriesLayout, model: str, version: str | None) -> Engi
 
 def _places(kind: ServerKind, layout: SeriesLayout, model: str, version: str | None) -> EnginePlaces:
     found: dict[str, list[int]] = {}
-    for family, meaning in kind.gauges.items():
+    limits = kind.behind if kind.stands_before_one(layout) else {}
+    for family, meaning in {**kind.gauges, **limits}.items():
+        if meaning in found:
+            continue  # under an older name
         for slot in layout.by_name.get(family, ()):
             if _is_of(layout.series[slot].labels, model, version):
                 found.setdefault(meaning, []).append(slot)
@@ -172,7 +175,18 @@ def _constants(kind: ServerKind, layout: SeriesLayout) -> Mapping[str, float]:
 def _is_of(labels: Mapping[str, str], model: str, version: str | None) -> bool:
     if labels.get(names.SERVE_MODEL) == model:
         return True
-    return labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION))
+    return labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION, ""))
+
+
+def limits_behind(snapshot: Snapshot, model: str) -> Mapping[str, float]:
+    """Return the limits of each engine of a model that a server in front of them tells: meaning -> number."""
+    return {
+        meaning: snapshot.values[slot]
+        for kind in kinds_of(snapshot.layout)
+        for family, meaning in kind.behind.items()
+        for slot in snapshot.layout.by_name.get(family, ())
+        if _is_of(snapshot.layout.series[slot].labels, model, None)
+    }
 
 
 def sample_of_page(snapshot: Snapshot, places: EnginePlaces, at: float) -> EngineSample | None:
@@ -228,7 +242,9 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
 
 
 def _complete_waiting(known: dict[str, float], queued: float) -> None:
-    """Releases before TensorRT-LLM 0.17 do not say what waits: what the engine holds and has not scheduled."""
+    """Complete what is held, scheduled or waiting: TensorRT-LLM before 0.17 leaves out the last, Dynamo the second."""
+    if "scheduled" not in known and "active" in known and "waiting" in known:
+        known["scheduled"] = max(known["active"] - known["waiting"], 0.0)
     if "waiting" not in known and "active" in known and "scheduled" in known:
         known["waiting"] = max(known["active"] - known["scheduled"], 0.0)
     if "waiting" in known:

@@ -22,7 +22,6 @@ from exporters.sources.triton import discover
 
 PAGES = {one.stem: one.read_bytes() for one in sorted((Path(__file__).parent / "pages").glob("*.txt"))}
 UNREAD = {
-    "dynamo_frontend": "NVIDIA Dynamo's frontend",
     "dynamo_worker": "a worker of NVIDIA Dynamo",
     "tgi": "Text Gen",
     "prometheus": "prometheus+http://",
@@ -39,7 +38,8 @@ def test_there_is_a_page_for_every_kind() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("dynamo_frontend", "NVIDIA Dynamo's frontend"),
+        ("dynamo_frontend_idle", "NVIDIA Dynamo's frontend"),
+        ("dynamo_mocker_idle", "a worker of NVIDIA Dynamo with vLLM"),
         ("dynamo_worker", "a worker of NVIDIA Dynamo"),
         ("dynamo_vllm_worker", "a worker of NVIDIA Dynamo with vLLM"),
         ("nim_1", "NVIDIA NIM"),
@@ -95,8 +95,8 @@ def test_an_unknown_program_is_named_by_its_families(tmp_path: Path, capsys: pyt
     assert "an unknown program (go_goroutines)" in capsys.readouterr().err
 
 
-def grown(body: bytes, reads: int) -> list[Scrape]:
-    """Return reads a second apart in which every counter of a page grows by a tenth of its value a second."""
+def grown(body: bytes, reads: int, server: str = "llm", growth: float = 0.1) -> list[Scrape]:
+    """Return reads a second apart in which every counter of a page grows by a share of its value a second."""
     kept = ExpositionReader().read(body)
     counters = {name for name in kept.layout.by_name if name.endswith(("_total", "_count", "_sum", "_bucket"))}
     found = []
@@ -105,14 +105,16 @@ def grown(body: bytes, reads: int) -> list[Scrape]:
         for line in body.decode().splitlines():
             name, value = line.split("{")[0], line.rsplit(" ", 1)[-1]
             head = line.rsplit(" ", 1)[0]
-            lines.append(f"{head} {float(value) * (1 + second / 10)}" if name in counters else line)
+            lines.append(f"{head} {float(value) * (1 + second * growth)}" if name in counters else line)
         at = 1e9 + second
-        found.append(Scrape(server="llm", kind=BodyKind.METRICS, at=at, mono=at, body="\n".join([*lines, ""]).encode()))
+        found.append(
+            Scrape(server=server, kind=BodyKind.METRICS, at=at, mono=at, body="\n".join([*lines, ""]).encode())
+        )
     return found
 
 
-def explained(body: bytes) -> Explanation:
-    window = window_of(grown(body, 30))
+def explained(*bodies: bytes, growth: float = 0.1) -> Explanation:
+    window = window_of(scrape for i, body in enumerate(bodies) for scrape in grown(body, 30, f"llm{i}", growth))
     return explain(WindowEvidence(window), WindowFacts(start=window.start, end=window.end, sources=("llm",)))
 
 
@@ -170,3 +172,63 @@ def test_failures_of_nim_are_counted() -> None:
     (table,) = window.servers["llm"].tables[METRICS].values()
 
     assert sum(step.values[Counter.FAILURE] for step in table.steps) == pytest.approx(1.2)
+
+
+# Pages of Dynamo 1.6.1 with its mocker engine, without buckets and the families of its runtime and its transport.
+FRONTEND, WORKER = "dynamo_frontend_{}", "dynamo_mocker_{}"
+# They count some thousand requests, at a few a second.
+SLOWLY = 1 / 400
+
+
+def test_slots_are_the_cause_at_dynamo_s_frontend_alone() -> None:
+    (finding,) = explained(PAGES[FRONTEND.format("slots")], growth=SLOWLY).actionable
+
+    assert finding.check == "engine-batch-limit"
+    assert "restart the workers of NVIDIA Dynamo for tiny with --max-num-seqs 16" in str(finding.suggestion)
+    assert "nothing shows whether its KV cache has room" in finding.summary
+
+
+@pytest.mark.parametrize(("state", "check"), [("slots", "engine-batch-limit"), ("kv", "kv-cache-exhausted")])
+def test_the_limits_of_a_worker_are_those_that_the_frontend_before_it_tells(state: str, check: str) -> None:
+    found = explained(PAGES[FRONTEND.format(state)], PAGES[WORKER.format(state)], growth=SLOWLY)
+
+    assert [(one.check, one.subject.server) for one in found.actionable] == [(check, "llm1")]
+    assert "restart vLLM for tiny" in str(found.actionable[0].suggestion)
+
+
+@pytest.mark.parametrize("pages", [[FRONTEND], [WORKER], [FRONTEND, WORKER]])
+def test_an_engine_with_free_slots_is_healthy(pages: list[str]) -> None:
+    assert explained(*(PAGES[name.format("idle")] for name in pages), growth=SLOWLY).verdict == "healthy"
+
+
+@pytest.mark.parametrize("state", ["slots", "kv"])
+def test_requests_that_wait_at_a_worker_alone_have_no_cause(state: str) -> None:
+    found = explained(PAGES[WORKER.format(state)], growth=SLOWLY)
+
+    assert found.actionable == ()
+    assert found.verdict == "no-clear-cause"
+
+
+def test_slots_of_several_workers_are_not_taken_for_one_s() -> None:
+    body = PAGES[FRONTEND.format("slots")].decode()
+    last = next(line for line in body.splitlines() if "worker_last_time_to_first_token_seconds{" in line)
+    other = last.replace('worker_id="', 'worker_id="9')
+
+    assert explained(body.replace(last, f"{last}\n{other}").encode(), growth=SLOWLY).actionable == ()
+
+
+def test_failures_of_dynamo_s_frontend_are_counted_and_mistakes_of_callers_are_not() -> None:
+    line = 'dynamo_frontend_requests_total{{endpoint="chat_completions",error_type="{}",model="tiny"}} {}\n'
+    body = PAGES[FRONTEND.format("idle")] + (line.format("internal", 20) + line.format("validation", 50)).encode()
+    window = window_of(grown(body, 5))
+    (table,) = window.servers["llm"].tables[METRICS].values()
+
+    assert sum(step.values[Counter.FAILURE] for step in table.steps) == pytest.approx(8)
+
+
+def test_a_frontend_that_counts_failures_is_kept_beside_its_workers() -> None:
+    line = b'dynamo_frontend_requests_total{endpoint="completions",error_type="internal",model="tiny"} 20\n'
+    pages = (PAGES[FRONTEND.format("idle")] + line, PAGES[WORKER.format("idle")])
+    scrapes = [scrape for i, body in enumerate(pages) for scrape in grown(body, 5, f"llm{i}")]
+
+    assert set(window_of(scrapes).servers) == {"llm0", "llm1"}

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from diagnostics import names
 from diagnostics.wire.exposition import SeriesLayout
 
+# A status from here on is the server's failure; below, it is the caller's request that was wrong.
+_SERVER_ERROR = 500
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOption:
@@ -16,11 +19,13 @@ class ServerOption:
     Attributes:
         flag: the command-line option.
         key: the same in an options file, nested keys joined by dots; empty without such a file.
+        elsewhere: what it is called in other engines that such a server may hold.
 
     """
 
     flag: str
     key: str = ""
+    elsewhere: str = ""
 
     def setting(self, value: int) -> str:
         """Return the option with a value, on the command line and in the file."""
@@ -28,10 +33,14 @@ class ServerOption:
         written = f"{inner}: {value}"
         for key in reversed(outer):
             written = f"{key}: {{{written}}}"
-        return f"{self.flag} {value}" + (f" (in its YAML options: {written})" if self.key else "")
+        return f"{self.flag} {value}" + self._also(written)
 
     def __str__(self) -> str:
-        return self.flag + (f" (in its YAML options: {self.key})" if self.key else "")
+        return self.flag + self._also(self.key)
+
+    def _also(self, written: str) -> str:
+        also = f"in its YAML options: {written}" if self.key else self.elsewhere
+        return f" ({also})" if also else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,8 @@ class ServerKind:
 
     Attributes:
         name: what its users call it.
+        restarts: what to restart where one of its options changes; by default itself.
+        model_label: the label that names the model.
         prefixes: how names of families begin that no other kind exports.
         marks: whole names of series that no other kind exports, where it has no prefix of its own.
         never: names of series that show that a page with its marks is another kind's.
@@ -47,8 +58,11 @@ class ServerKind:
         typed_gauges: family -> the label that says what a series is, and its values -> what they mean.
         limits: info family -> label -> what it means in an `EngineSample`.
         constants: what is the same for every server of this kind.
+        behind: of a server in front of others, gauges of a limit of one of them -> what it means in an `EngineSample`.
+        shows_behind: of such a server, a family and the label by which it has a series for each server behind it.
         requests: series -> which counter it adds to.
         errors: series of failed requests -> the label with the HTTP status; empty where all are failures.
+        failed: values of that label that mean a failure of the server, where it is no HTTP status.
         stored: patterns of the names that are read from a store; of a kind that is not read, one that shows it.
         labels: labels by which it splits one server's series.
         has_api: whether its statistics and configuration can be read from an API of its own.
@@ -59,6 +73,8 @@ class ServerKind:
     """
 
     name: str
+    restarts: str = ""
+    model_label: str = names.SERVE_MODEL
     prefixes: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
     never: frozenset[str] = frozenset()
@@ -66,8 +82,11 @@ class ServerKind:
     typed_gauges: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     constants: Mapping[str, float] = field(default_factory=dict)
+    behind: Mapping[str, str] = field(default_factory=dict)
+    shows_behind: tuple[str, str] = ("", "")
     requests: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
+    failed: frozenset[str] = frozenset()
     stored: tuple[str, ...] = ()
     labels: frozenset[str] = frozenset()
     has_api: bool = False
@@ -85,7 +104,21 @@ class ServerKind:
     @property
     def shows_time(self) -> bool:
         """Whether its page tells how long requests are in the engine."""
-        return "infer_seconds" in self.requests.values()
+        return "request_seconds" in self.requests.values()
+
+    @property
+    def restarted(self) -> str:
+        """What is restarted to change an option."""
+        return self.restarts or self.name
+
+    def stands_before_one(self, layout: SeriesLayout) -> bool:
+        """Return whether a page shows that this server has exactly one other behind it."""
+        family, label = self.shows_behind
+        return len({layout.series[slot].labels.get(label) for slot in layout.by_name.get(family, ())}) == 1
+
+    def is_failure(self, value: str) -> bool:
+        """Return whether a value of the label in `errors` means a failure of the server; a caller's mistake is none."""
+        return value in self.failed or (value.isdecimal() and int(value) >= _SERVER_ERROR)
 
     def shown_on(self, layout: SeriesLayout) -> bool:
         """Return whether a page is of this kind."""
@@ -93,7 +126,7 @@ class ServerKind:
         if self.never & found:
             return False
         if self.marks & found and any(
-            names.SERVE_MODEL in layout.series[slot].labels
+            self.model_label in layout.series[slot].labels
             for name in self.marks & found
             for slot in layout.by_name[name]
         ):
@@ -112,7 +145,7 @@ class ServerKind:
     def served_on(self, layout: SeriesLayout, model: str) -> bool:
         """Return whether the page counts requests of this model in the server's own words."""
         return any(
-            layout.series[slot].labels.get(names.SERVE_MODEL) == model
+            layout.series[slot].labels.get(self.model_label) == model
             for name in self.requests.keys() & layout.by_name.keys()
             for slot in layout.by_name[name]
         )
