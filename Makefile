@@ -34,7 +34,7 @@ export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 # What loads every dependency: the command, the service, its files and its exports.
 LOWEST ?= tests/cli/test_main.py tests/service/http/test_metrics.py tests/service/http/test_api.py tests/service/test_own_telemetry.py tests/sinks
 
-.PHONY: help venv tools browser triton demo test unit lowest attack check bench bench-prediction stack-test soak accuracy generate docs dist format clean new-check quick
+.PHONY: help venv tools browser triton demo demo-engine test unit lowest attack check bench bench-prediction stack-test soak accuracy generate docs dist format clean new-check quick
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules check-docs
 
 help: ## list what can be made
@@ -42,6 +42,10 @@ help: ## list what can be made
 
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
+
+demo-engine: venv ## diagnose a real NVIDIA Dynamo whose engine is imitated: free slots, few slots, a small cache
+	@.ci/quiet 'making .dynamo' .ci/dynamo-environment .dynamo
+	@PATH="$(CURDIR)/$(BIN):$(PATH)" $(BIN)/python -m tests.soak.engine .dynamo
 
 test: unit triton ## run all tests: the quick ones, then those with real servers
 	@echo '--- tests with real servers'
@@ -109,7 +113,7 @@ format: venv ## format the code and mend what can be mended
 	@$(BIN)/ruff format .
 
 clean: ## remove what was made
-	rm -rf .venv .tools .triton .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf .venv .tools .triton .dynamo .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache
 
 check-format: venv
 	@echo '--- format'
