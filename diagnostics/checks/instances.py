@@ -10,8 +10,10 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Prediction, Quiet, Suggestion
 from diagnostics.evidence.capacity import IN_USE, stage_load
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.arrivals import BURST_SIZE
 from diagnostics.signals.capacity import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM
+from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
@@ -75,6 +77,59 @@ class Scaling:
     count: int
     forecast: StageForecast | None
     most: StageForecast
+
+
+UNEVEN = Limit(
+    value=1.0,
+    unit=Unit.COUNT,
+    because="executions that vary by more than their mean (an exponential time: 1) make requests wait twice as long as "
+    "constant ones do (M/G/1: (1+c²)/2), so that most of a wait comes of what makes them long",
+)
+UNEXPLAINED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="where executions and arrivals as measured make under half of a wait, something else makes most of it",
+)
+
+
+def expect_explained(ledger: Ledger, subject: Subject) -> None:
+    """End the check as unknown where requests wait longer than executions and arrivals, as they are, make them wait.
+
+    A standstill of all instances lengthens few executions and makes who comes meanwhile wait: more instances would
+    stand still, too. Where executions are long at times, those of quiet times count. A stage that cannot keep up has a
+    queue of any length, and bursts make longer ones than single requests do.
+
+    Raises:
+        Undecided: most of the wait is not explained.
+
+    """
+    load, queue = stage_load(ledger, subject), ledger.evidence.read(QUEUE_SECONDS, subject)
+    bursts = ledger.evidence.read(BURST_SIZE, _entry(ledger, subject))
+    service = load.service
+    if are_long_at_times(ledger, subject):
+        service = service.scaled(ledger.need(UNDISTURBED_EXECUTION_SHARE, subject))
+    forecast = predict(replace(load, service=service, arrival_scv=max(bursts.value or 1.0, 1.0)))
+    if forecast.queue_high is None or not queue.low:
+        return
+    part = Reading.of(forecast.queue_high / queue.low, Unit.RATIO, MODEL, estimated=True)
+    if not ledger.compare("explained_queue_share", part, UNEXPLAINED):
+        raise ledger.conflicting(EXECUTION_DISPERSION)
+
+
+def are_long_at_times(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether executions are much longer in some reads than in others; not known counts as no."""
+    uneven = ledger.evidence.read(EXECUTION_DISPERSION, subject)
+    if uneven.value is None or uneven.low is None:
+        return False
+    ledger.as_rival().compare(EXECUTION_DISPERSION.name, uneven, UNEVEN)
+    return uneven.low >= UNEVEN.value
+
+
+def _entry(ledger: Ledger, subject: Subject) -> Subject:
+    """Return the entry point through which requests come to a model: an ensemble, or itself."""
+    entry = ledger.entry_of(subject)
+    through = None if entry is None else entry.ensemble
+    return Subject(server=subject.server, model=None if through else subject.model, ensemble=through)
 
 
 def is_short(ledger: Ledger, subject: Subject) -> bool:

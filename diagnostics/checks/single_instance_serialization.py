@@ -21,6 +21,9 @@ others, work and waiting for a lock look the same. No instance count is proposed
 - Batches that could form but do not: batching costs less than instances (`batch-size-collapse`).
 - A queue caused by the batching window: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
+- Pauses of all instances, such as garbage collection or a paused container: new ones would pause, too. The executions
+  and arrivals then do not explain the wait, or some reads have much longer executions. Only traces of each request
+  decide it.
 - A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
 - A next stage that completes less than this one passes on: requests would wait there instead.
 - With one instance, a lock that a second one would share: nothing shows it in advance.
@@ -58,7 +61,11 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import (
+    UNEVEN,
+    UNEXPLAINED,
     Scaling,
+    are_long_at_times,
+    expect_explained,
     instances_change,
     prediction,
     queue_of,
@@ -88,7 +95,12 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={**LANE_LIMITS, "rate_limiter_use": IN_USE},
+    limits={
+        **LANE_LIMITS,
+        "rate_limiter_use": IN_USE,
+        "explained_queue_share": UNEXPLAINED,
+        "execution_dispersion": UNEVEN,
+    },
     symptom="model-queue-dominates",
     reach=frozenset({Phase.QUEUE}),
 )
@@ -99,9 +111,12 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if is_rate_limited(ledger.evidence, subject):
         return with_more_of_the_resource(ledger, subject)
     if takes_turns(ledger, subject):
+        if are_long_at_times(ledger, subject):
+            expect_explained(ledger, subject)
         return in_turns(ledger, subject)
     if quiet := first_rival(ledger, subject, SHORT_OF_LANES):
         return quiet
+    expect_explained(ledger, subject)
     return _with_more_instances(ledger, subject)
 
 

@@ -152,6 +152,12 @@ class Ledger:
         zero = Limit(value=0.0, unit=signal.unit, because="zero is off")
         return self._note(signal.name, reading, zero, ">", value > 0)
 
+    def conflicting(self, signal: Signal) -> Undecided:
+        """Return the end of a check of which a reading says as much against as for; the signal's fix decides it."""
+        whole = self.whole or self
+        whole.absent = {**whole.absent, signal.name: (signal, Missing.CONFLICTING)}
+        return Undecided(signal.name, Missing.CONFLICTING)
+
     def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
         """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.
 

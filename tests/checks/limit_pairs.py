@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from diagnostics.signals.callers import FRONTEND_CPU_WAIT, PORT_LAG, WAITING_ELSEWHERE
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
+from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
@@ -17,6 +18,7 @@ from diagnostics.signals.triton import REQUEST_RATE
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
+    *(EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE),
     *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
 )
 
@@ -213,6 +215,9 @@ single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 
 single-instance-serialization cpu_wait_per_lane cpu_wait_per_lane 0.465 fires 0.535 quiet
 single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 single-instance-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+single-instance-serialization execution_dispersion execution_dispersion 0.93 fires 1.07 unknown \
+ undisturbed_execution_share=0.6
+single-instance-serialization explained_queue_share queue_seconds 1.003 fires 1.154 unknown
 single-instance-serialization batch_fill batch_size 3.475 quiet 3.995 unknown without=device_headroom \
     max_batch_size=16 dynamic_batching=1
 telemetry-implausible implausible_steps implausible_steps 0.93 quiet 1.07 fires
