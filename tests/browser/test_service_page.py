@@ -262,6 +262,27 @@ def test_timelines_show_the_past_with_its_incidents(show: Open, serving: Serving
     assert 0 < min(pixel(page, 0.98, down)[3] for down in (0.1, 0.2, 0.3)) < 80
 
 
+def test_the_chosen_time_survives_a_refresh_and_leads_to_itself(show: Open, history: History) -> None:
+    with Serving((NAME,), history=history.reader) as made:
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        page = show(f"{made.url}/deployments/{NAME}").page
+        page.get_by_role("link", name="6 h").click()
+        page.locator("select[name=model]").select_option("embedder")
+        page.wait_for_url("**model=embedder**since=21600**")
+        made.stated(NAME, situations()["degraded"])
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        expect(page.locator("h1")).to_contain_text("169 ms")
+        page.get_by_role("link", name="Link to this time").click()
+        page.wait_for_selector(".plots figcaption")
+
+        assert "queue of embedder" in page.locator(".plots").inner_text()
+        assert "since" not in page.url
+        assert "&from=" in page.url
+        assert page.locator("input[name=from]").input_value() != ""
+        page.get_by_role("link", name="queue of embedder").click()
+        assert page.url.startswith(f"{made.url}/api/v1/signals?")
+
+
 def test_below_the_path_of_a_proxy_the_page_follows_asks_and_leads_on(show: Open, history: History) -> None:
     web = {"external_url": "http://diag.example/diag/", "route_prefix": "/"}
     with Serving((NAME,), history=history.reader, web=web) as made, proxy(made.port, "/diag", strips=True) as url:
@@ -316,7 +337,7 @@ def test_without_scripts_everything_but_timelines_is_there(show: Open, serving: 
     page.locator("#check").select_option("gpu-saturated")
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("pre.account")).to_contain_text("gpu-saturated on model safety")
-    assert page.locator("button:visible").count() == 2
+    assert page.locator("button:visible").count() == 3
 
 
 def test_names_are_read_out_not_run(show: Open, serving: Serving) -> None:

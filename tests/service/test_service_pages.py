@@ -340,6 +340,41 @@ def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Pat
     assert reported["since"] == made.service.board.read().started
 
 
+@pytest.mark.parametrize(
+    ("query", "span"),
+    [("", "since=3600"), ("since=21600", "since=21600"), ("from=2026-01-31T03:12&to=1769830000", "from=1769829120&")],
+)
+def test_the_time_of_the_charts_is_in_the_address_and_in_that_of_the_refresh(
+    tmp_path: Path, query: str, span: str
+) -> None:
+    with Serving((NAME,), history=opened(tmp_path).reader) as made:
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        page = text_of(made, f"/deployments/{NAME}?{query}")
+        again = text_of(made, f"/fragments/deployments/{NAME}?{query}")
+
+    address = re.search(r'data-timeline="([^"]+)"', page)
+    assert address is not None
+    assert f"model=safety&amp;{span.replace('&', '&amp;')}" in address[1]
+    assert address[0] in again
+    assert f'data-fragment="/fragments/deployments/{NAME}{"?" + query.replace("&", "&amp;") if query else ""}"' in page
+
+
+def test_charts_lead_to_the_same_data_of_the_api(lived: History) -> None:
+    with Serving((NAME,), history=lived.reader) as made:
+        made.stated(NAME, situations()["healthy"])
+        asked = f"server={SERVER}&model=slow&from={time.time() - 900:.0f}&to={time.time():.0f}"
+        charts = json.loads(text_of(made, f"/fragments/timelines/{NAME}?{asked}"))["charts"]
+        queue = next(one for one in charts if one["title"] == "queue of slow")
+        buckets = json.loads(text_of(made, queue["api"]))
+
+    assert [one["mean"] for one in buckets] == [value for value in queue["values"] if value is not None] != []
+
+
+@pytest.mark.parametrize("query", ["from=soon", "to=soon", "from=20&to=10"])
+def test_a_span_that_is_none_is_a_wrong_request(service: Serving, query: str) -> None:
+    text_of(service, f"/deployments/{NAME}?{query}", 400)
+
+
 def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history, verdicts = written(tmp_path)
     whole = history.reader.signals(NAME, "queue_seconds", 0, time.time(), server=SERVER, model="slow")

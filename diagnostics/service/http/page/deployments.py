@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
@@ -17,7 +18,7 @@ from diagnostics.render.slo.document import budget_left
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.incidents import IncidentFilter, find
 from diagnostics.service.http.page.standing import UNREACHABLE, Standing, standings
-from diagnostics.service.http.page.timelines import models
+from diagnostics.service.http.page.timelines import RANGES, RangeRequest, models, name_of
 from diagnostics.service.state import Evaluation, LiveState
 from diagnostics.slo.replaying import of_deployment
 
@@ -82,8 +83,15 @@ def _in_turn() -> Iterator[None]:
         _replays.release()
 
 
-def values(context: WebContext, standing: Standing, check: str, at: float | None = None) -> Values:
-    """Return what the template shows of a deployment."""
+def values(
+    context: WebContext,
+    standing: Standing,
+    check: str,
+    at: float | None = None,
+    model: str = "",
+    span: RangeRequest = RangeRequest(),  # noqa: B008 - it is frozen
+) -> Values:
+    """Return what the template shows of a deployment; `model` and `span` are those of its timelines."""
     explanation = standing.explanation
     remembers = context.history is not None
     return {
@@ -98,7 +106,8 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
         "incidents": find(
             context.history, standing.incidents, IncidentFilter(deployment=standing.name), INCIDENTS_SHOWN
         ).incidents,
-        **(_of(explanation, check) if explanation else _NOTHING),
+        "span": span,
+        **(_of(explanation, check) | _timeline(explanation, model, span) if explanation else _NOTHING),
     }
 
 
@@ -133,22 +142,40 @@ _NOTHING: Mapping[str, object] = {
     "considered": {},
     "course": None,
     "models": (),
-    "several": False,
     "account": (),
 }
 
 
 def _of(explanation: Explanation, check: str) -> Values:
-    subjects = models(explanation)
     return {
         "reported": tuple(reported(explanation)),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)),
         "rest": explanation.anatomy[ENTRIES_DRAWN:],
         "considered": considered(explanation),
         "course": leading_course(explanation),
-        "models": subjects,
-        "several": len({one.server for one in subjects}) > 1,
         "account": why_not(explanation, check),
+    }
+
+
+def _timeline(explanation: Explanation, model: str, span: RangeRequest) -> Values:
+    """Return the models that can be charted by name, which one is, and the parameters of its charts."""
+    subjects = models(explanation)
+    several = len({one.server for one in subjects}) > 1
+    named = {name_of(one, several=several): one for one in subjects}
+    chosen = model if model in named else next(iter(named), "")
+    asked = {"server": named[chosen].server, "model": named[chosen].model} if named else {}
+    return {
+        "models": tuple(named),
+        "chosen": chosen,
+        "asked": urlencode(asked | span.query, errors="replace"),
+        "spans": [
+            (
+                name,
+                seconds == span.since and not span.start and not span.end,
+                urlencode({"model": chosen, "since": f"{seconds:.0f}"}, errors="replace"),
+            )
+            for name, seconds in RANGES
+        ],
     }
 
 

@@ -24,7 +24,16 @@ from diagnostics.service.http.page.deployments import Values, felt, replayed, st
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
 from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing, is_down, roots, standings
-from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, entry_of, models, remembered
+from diagnostics.service.http.page.timelines import (
+    LONGEST,
+    SHORTEST,
+    Json,
+    RangeRequest,
+    TimelineRange,
+    entry_of,
+    models,
+    remembered,
+)
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import LiveState
 from diagnostics.settings.addresses import prefix_of
@@ -246,6 +255,7 @@ def _span(requested: TimelineQuery, on: Subject, known: Explanation | None, now:
     return TimelineRange(server=on.server, model=on.model or "", entry=entry_of(known, on), start=start, end=end)
 
 
+NO_TIME = "This is no time. Write Unix seconds, or 2026-01-31T03:12 in UTC."
 AWAY = "The history's database cannot be read now"
 
 
@@ -277,8 +287,8 @@ class Pages:
         )
         return Shown(title, self.frame.content("home.html", **values), lives=True)
 
-    def deployment(self, name: str, at: str, check: str) -> Shown:
-        """One deployment, now or at another time."""
+    def deployment(self, name: str, at: str, check: str, model: str, span: RangeRequest) -> Shown:
+        """One deployment, now or at another time; `model` and `span` are those of its timelines."""
         if check and check not in catalogue():
             return self.missing("There is no such check.")
         if at:
@@ -286,13 +296,13 @@ class Pages:
         standing = deployments.standing_of(self._context, name)
         if standing is None:
             return self.missing("No deployment of this name is watched.")
-        values = deployments.values(self._context, standing, check)
+        values = deployments.values(self._context, standing, check, model=model, span=span)
         return Shown(f"{standing.word}: {name}", self.frame.content("deployment.html", **values), lives=True)
 
     def _then(self, name: str, at: str, check: str) -> Shown:
         moment = deployments.moment(at)
         if moment is None:
-            return self.missing("This is no time. Write Unix seconds, or 2026-01-31T03:12 in UTC.", 400)
+            return self.missing(NO_TIME, 400)
         if moment > self._context.clock() + 1:
             return self.missing("That time is still to come.", 400)
         try:
@@ -395,8 +405,21 @@ def _add(routes: APIRouter, pages: Pages, path: str, make: Callable[..., Shown],
 
 
 def _add_parametrized(routes: APIRouter, pages: Pages) -> None:
-    def deployment(name: str, at: Text = "", check: Text = "") -> Shown:
-        return pages.deployment(name, at, check)
+    def deployment(
+        name: str,
+        at: Text = "",
+        check: Text = "",
+        model: Text = "",
+        since: Annotated[float, Query(ge=SHORTEST, le=LONGEST)] = HOUR,
+        start: Annotated[str, Query(alias="from", max_length=200)] = "",
+        to: Text = "",
+    ) -> Shown:
+        first, last = (deployments.moment(text) if text else None for text in (start, to))
+        if (start and first is None) or (to and last is None):
+            return pages.missing(NO_TIME, 400)
+        if first is not None and last is not None and first >= last:
+            return pages.missing("The time begins after its end.", 400)
+        return pages.deployment(name, at, check, model, RangeRequest(since=since, start=first, end=last))
 
     def incident(identity: str) -> Shown:
         return pages.incident(identity)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from urllib.parse import urlencode
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
@@ -23,7 +24,8 @@ Json = dict[str, Any]
 # Of one chart; a point per minute for five hours.
 MOST_POINTS = 300
 MOST_INCIDENTS = 200
-SHORTEST, LONGEST = 300.0, 90 * 86400.0
+DAY = 86400.0
+SHORTEST, LONGEST = 300.0, 90 * DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +103,26 @@ def remembered(
     shown = [*islice((one for one in times if one[1]), 1), *((look, points(look)) for look in _looks(span))]
     first = min((found[0][0] for _, found in shown if found), default=span.end)
     charts = [
-        _chart(look, _broken(found, 3 * span.step), objective if look.kind == "time" else None) for look, found in shown
+        _chart(look, _broken(found, 3 * span.step), objective if look.kind == "time" else None)
+        | {"api": _api(deployment, look, span)}
+        for look, found in shown
     ]
     lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
     return _answer(span, charts, lasted) | {"since": started if span.start < started < first + span.step else None}
+
+
+def _api(deployment: str, look: _Look, span: TimelineRange) -> str:
+    """Return where the API has the same, without the base."""
+    asked = {
+        "deployment": deployment,
+        "server": span.server,
+        "model": look.on.ensemble or look.on.model or "",
+        "signal": look.signal.name,
+        "start": f"{span.start:.0f}",
+        "end": f"{span.end:.0f}",
+        "step": f"{span.step:.0f}",
+    }
+    return f"/api/v1/signals?{urlencode(asked, errors='replace')}"
 
 
 def _points(
@@ -149,6 +167,31 @@ def entry_of(explanation: Explanation | None, on: Subject) -> Subject:
             name = item.ensemble
             return Subject(server=on.server, ensemble=name, model=None if name else item.stages[0].model)
     return on
+
+
+RANGES: tuple[tuple[str, float], ...] = (("1 h", 3600.0), ("6 h", 21600.0), ("24 h", DAY), ("7 d", 7 * DAY))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeRequest:
+    """The span of an address: from one Unix second to another, of which either may be None, else the newest seconds."""
+
+    since: float = RANGES[0][1]
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return it as parameters of an address."""
+        if self.start is None and self.end is None:
+            return {"since": f"{self.since:.0f}"}
+        named = {"from": self.start, "to": self.end}
+        return {name: f"{at:.0f}" for name, at in named.items() if at is not None}
+
+
+def name_of(on: Subject, *, several: bool) -> str:
+    """Return a model's name, with its server where there are several."""
+    return f"{on.model} on {on.server}" if several else on.model or ""
 
 
 def leading(explanation: Explanation) -> Subject | None:

@@ -148,33 +148,36 @@ function links(answer) {
   return list;
 }
 
-function address(chart) {
-  const [path, query] = chart.dataset.timeline.split("?");
-  const asked = new URLSearchParams(query);
-  const model = chart.querySelector("select[name=model]");
-  const since = chart.querySelector("select[name=since]");
-  if (model) {
-    asked.set("model", decodeURIComponent(model.value));
-    asked.set("server", decodeURIComponent(model.selectedOptions[0].dataset.server));
-  }
-  if (since) asked.set("since", since.value);
-  return `${path}?${asked}`;
+// The same time for good, and as data.
+function sources(answer) {
+  const line = document.createElement("p");
+  line.className = "note data";
+  const link = (href, textContent) => Object.assign(document.createElement("a"), { href, textContent });
+  const asked = new URLSearchParams(location.search);
+  asked.delete("since");
+  asked.set("from", Math.round(answer.from));
+  asked.set("to", Math.round(answer.to));
+  if (document.querySelector("#timelines form")) line.append(link(`?${asked}#timelines`, "Link to this time"), ". ");
+  line.append("As JSON: ");
+  answer.charts.forEach((chart, number) => line.append(number ? ", " : "", link(root.dataset.base + chart.api, chart.title)));
+  line.append(".");
+  return line;
 }
 
 async function draw(held) {
   const { chart, plots } = held;
   const status = chart.querySelector("[role=status]");
   try {
-    const asked = address(chart);
-    const answer = await fetch(asked);
+    const answer = await fetch(chart.dataset.timeline);
     const read = await answer.json();
     if (!answer.ok) throw new Error(read.detail ?? "There is no answer");
-    if (asked !== address(chart)) return;
     held.answer = read;
     paint(held);
     status.textContent = told(read);
     chart.querySelector("ul.marks")?.remove();
     if (read.incidents.length) chart.append(links(read));
+    chart.querySelector("p.data")?.remove();
+    chart.append(sources(read));
     plots.dataset.drawn = String(Number(plots.dataset.drawn ?? 0) + 1);
   } catch (error) {
     status.textContent = `${error.message}.`;
@@ -184,11 +187,8 @@ async function draw(held) {
 export function show(chart) {
   const plots = chart.querySelector(".plots");
   const held = { chart, plots, drawn: [], readings: [], titles: "", answer: null, width: () => plots.clientWidth };
-  const controls = chart.querySelector(".ask");
-  if (controls) {
-    controls.hidden = false;
-    controls.addEventListener("change", () => draw(held));
-  }
+  const model = chart.parentElement.querySelector("select[name=model]");
+  model?.addEventListener("change", () => model.form.requestSubmit());
   new ResizeObserver(() => {
     for (const plot of held.drawn) if (plots.clientWidth) plot.setSize({ width: plots.clientWidth, height: plot.height });
   }).observe(plots);
