@@ -19,20 +19,27 @@ from diagnostics.service.found_servers import (
     merged,
     served_by,
 )
+from diagnostics.service.listening import parse_listen
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import options_of
 from diagnostics.service.service import Service
 from diagnostics.settings.tree import (
     CollectSettings,
+    DnsDiscoverySettings,
     FileDiscoverySettings,
     FoundSettings,
     HttpDiscoverySettings,
+    PrometheusDiscoverySettings,
     ServerSettings,
     Settings,
+    UrlDiscoverySettings,
 )
+from exporters.sources import prometheus_targets
 from exporters.sources.access import SourceOptions, secret_of
+from exporters.sources.dns_targets import DnsTargets
 from exporters.sources.file_targets import FileTargets
 from exporters.sources.http_targets import MOST_BYTES, HttpTargets
+from exporters.sources.prometheus_targets import PrometheusTargets
 from exporters.sources.target_list import FoundTarget, TargetList, TargetSource, lines_of_refused
 
 log = logging.getLogger(__name__)
@@ -71,13 +78,34 @@ def sources_of(settings: Settings) -> list[SourceWithSettings]:
 
 
 def _source(settings: FoundSettings) -> TargetSource:
-    if isinstance(settings, FileDiscoverySettings):
-        return FileTargets(settings.files, scheme=settings.scheme, refresh=settings.refresh)
-    assert isinstance(settings, HttpDiscoverySettings)
-    return HttpTargets(settings.url, _options(settings), scheme=settings.scheme, refresh=settings.refresh)
+    match settings:
+        case FileDiscoverySettings():
+            return FileTargets(settings.files, scheme=settings.scheme, refresh=settings.refresh)
+        case HttpDiscoverySettings():
+            options = _options(settings, MOST_BYTES)
+            return HttpTargets(settings.url, options, scheme=settings.scheme, refresh=settings.refresh)
+        case PrometheusDiscoverySettings():
+            options = _options(settings, prometheus_targets.MOST_BYTES)
+            return PrometheusTargets(settings.url, settings.jobs, options, refresh=settings.refresh)
+        case DnsDiscoverySettings():
+            return _dns(settings)
+    raise AssertionError(settings)
 
 
-def _options(settings: HttpDiscoverySettings) -> SourceOptions:
+def _dns(settings: DnsDiscoverySettings) -> TargetSource:
+    nameserver = parse_listen(settings.nameserver, "discovery.dns.nameserver") if settings.nameserver else None
+    return DnsTargets(
+        settings.names,
+        settings.type,
+        settings.port,
+        nameserver=(nameserver.host, nameserver.port) if nameserver else None,
+        timeout=settings.timeout,
+        scheme=settings.scheme,
+        refresh=settings.refresh,
+    )
+
+
+def _options(settings: UrlDiscoverySettings, most: int) -> SourceOptions:
     """Return how a source is asked; its credentials go to it alone."""
     options = SourceOptions(
         timeout=settings.timeout,
@@ -85,8 +113,8 @@ def _options(settings: HttpDiscoverySettings) -> SourceOptions:
         basic=secret_of(settings.basic_auth_file, "user and password"),
         ca_file=settings.ca_file,
         insecure=settings.insecure,
-        max_body=MOST_BYTES,
-        credentials_by="bearer_token_file or basic_auth_file of [[discovery.http]]",
+        max_body=most,
+        credentials_by="bearer_token_file or basic_auth_file of this source",
     )
     options.tls()
     return options

@@ -102,9 +102,6 @@ class DeploymentSettings(SettingsSection):
 class FoundSettings(SettingsSection):
     """How the servers that one source of discovery names are read."""
 
-    scheme: Literal["http", "https"] = Field(
-        default="http", description="Scheme of servers that are found without one, as host:port."
-    )
     server_bearer_token_file: Path | None = Field(
         default=None, description="File with a bearer token for each server that is found."
     )
@@ -121,7 +118,15 @@ class FoundSettings(SettingsSection):
     server_insecure: bool = Field(default=False, description="Do not verify the certificates of these servers.")
 
 
-class FileDiscoverySettings(FoundSettings):
+class ListedSettings(FoundSettings):
+    """As `FoundSettings`, of a source that names servers as host:port."""
+
+    scheme: Literal["http", "https"] = Field(
+        default="http", description="Scheme of servers that are found without one, as host:port."
+    )
+
+
+class FileDiscoverySettings(ListedSettings):
     """Files that list servers with labels, in Prometheus' format (`file_sd`)."""
 
     files: tuple[str, ...] = Field(
@@ -132,10 +137,9 @@ class FileDiscoverySettings(FoundSettings):
     )
 
 
-class HttpDiscoverySettings(FoundSettings):
-    """A URL that lists servers with labels, in Prometheus' format (`http_sd`)."""
+class UrlDiscoverySettings(FoundSettings):
+    """How the URL of a source of discovery is read."""
 
-    url: Queried = Field(description="URL that answers with the list, as JSON.")
     refresh: Seconds = Field(default=60.0, ge=1, le=86400, description="Time from one request to the next.")
     timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which a request fails.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token for this URL.")
@@ -144,6 +148,34 @@ class HttpDiscoverySettings(FoundSettings):
         default=None, description="CA certificates to trust for this URL instead of the system's, as PEM."
     )
     insecure: bool = Field(default=False, description="Do not verify the certificate of this URL.")
+
+
+class HttpDiscoverySettings(UrlDiscoverySettings, ListedSettings):
+    """A URL that lists servers with labels, in Prometheus' format (`http_sd`)."""
+
+    url: Queried = Field(description="URL that answers with the list, as JSON.")
+
+
+class PrometheusDiscoverySettings(UrlDiscoverySettings):
+    """A Prometheus, whose active targets of some jobs are servers."""
+
+    url: Address = Field(description="Its URL, before `/api/v1`.")
+    jobs: tuple[str, ...] = Field(min_length=1, description="Values of the label `job`: those that scrape Triton.")
+
+
+class DnsDiscoverySettings(ListedSettings):
+    """Names in DNS that stand for servers. Needs the extra `dns`."""
+
+    names: tuple[str, ...] = Field(min_length=1, description="Domain names. One that does not exist has no server.")
+    type: Literal["A", "AAAA", "SRV"] = Field(
+        default="SRV", description="Kind of record. SRV holds ports too, as for `_http._tcp.triton.example.org`."
+    )
+    port: int = Field(default=8000, ge=1, le=65535, description="Port of servers that A or AAAA name.")
+    nameserver: str = Field(
+        default="", description="Who is asked, as 10.0.0.10:53. Empty: the nameservers of the system."
+    )
+    refresh: Seconds = Field(default=30.0, ge=1, le=86400, description="Time from one look to the next.")
+    timeout: Seconds = Field(default=5.0, gt=0, le=60, description="Time after which the look at one name fails.")
 
 
 class DiscoverySettings(SettingsSection):
@@ -159,11 +191,13 @@ class DiscoverySettings(SettingsSection):
     )
     file: tuple[FileDiscoverySettings, ...] = ()
     http: tuple[HttpDiscoverySettings, ...] = ()
+    dns: tuple[DnsDiscoverySettings, ...] = ()
+    prometheus: tuple[PrometheusDiscoverySettings, ...] = ()
 
     @property
     def sources(self) -> tuple[FoundSettings, ...]:
         """What finds servers, in the order of precedence."""
-        return (*self.file, *self.http)
+        return (*self.file, *self.http, *self.dns, *self.prometheus)
 
 
 class SloSettings(SettingsSection):

@@ -29,13 +29,26 @@ class HttpTargets:
             CollectError: there is no answer, or no list.
 
         """
-        try:
-            body = HttpReader(self._options).read("GET", self._url, accept="application/json")
-        except ReadFailure as failure:
-            hint = self._options.when_denied if failure.obstacle is Obstacle.DENIED else ""
-            raise CollectError(failure.reason, where=self._where, hint=hint) from None
-        try:
-            groups = json_value(body)
-        except ValueError:
-            raise MalformedBody("its answer is not JSON", where=self._where) from None
+        groups = read_json(self._url, self._options, self._where)
         return parse_targets(groups, self._where, self._scheme)
+
+
+def read_json(url: str, options: SourceOptions, where: str) -> object:
+    """Return the decoded answer of a URL.
+
+    Args:
+        url: what is read.
+        options: how; `max_body` bounds the answer.
+        where: how messages call it.
+
+    Raises:
+        CollectError: there is no answer, or it is not JSON.
+
+    """
+    try:
+        return json_value(HttpReader(options).read("GET", url, accept="application/json"))
+    except ReadFailure as failure:
+        hint = options.when_denied if failure.obstacle is Obstacle.DENIED else ""
+        raise CollectError(failure.reason, where=where, hint=hint) from None
+    except ValueError:
+        raise MalformedBody("its answer is not JSON", where=where) from None

@@ -125,6 +125,22 @@ def test_a_file_that_is_missing_is_reported_at_once(tmp_path: Path, key: str) ->
         sources_of(settings)
 
 
+def test_each_kind_of_source_is_made_of_its_settings(tmp_path: Path) -> None:
+    pytest.importorskip("dns", reason="dnspython is not installed")
+    (tmp_path / "token").write_text("tok-1234567\n")
+    written = {
+        "file": [{"files": ["x.json"]}],
+        "dns": [{"names": ["a.example"], "type": "A", "nameserver": "127.0.0.1:53"}],
+        "prometheus": [{"url": "http://p:9090", "jobs": ["triton"], "bearer_token_file": tmp_path / "token"}],
+    }
+    sources = [source for source, _ in sources_of(Settings.model_validate({"discovery": written}))]
+    assert [one.name for one in sources] == ["file x.json", "dns A a.example", "prometheus http://p:9090 triton"]
+    assert sources[2]._options.bearer_token == "tok-1234567"  # type: ignore[attr-defined]
+    written["dns"][0]["nameserver"] = "here"
+    with pytest.raises(UsageError, match=r"discovery\.dns\.nameserver"):
+        sources_of(Settings.model_validate({"discovery": written}))
+
+
 def test_a_source_that_is_written_twice_is_refused() -> None:
     settings = Settings.model_validate({"discovery": {"file": [{"files": ["x.json"]}, {"files": ["x.json"]}]}})
     with pytest.raises(UsageError, match=r"file x.json: is there twice"):
