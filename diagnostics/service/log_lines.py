@@ -38,6 +38,7 @@ class LoggedEvent(StrEnum):
     NOTIFICATION_DROPPED = "diag.notification.dropped"
     RECEIVER_FAILED = "diag.receiver.failed"
     RECEIVER_RECOVERED = "diag.receiver.recovered"
+    WRITTEN = "diag.written"
 
     @property
     def level(self) -> int:

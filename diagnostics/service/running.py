@@ -11,6 +11,7 @@ from types import ModuleType
 
 from diagnostics.errors import UsageError
 from diagnostics.service.allocation import open_more_files, share_arenas
+from diagnostics.service.attention import Attention
 from diagnostics.service.component import Component
 from diagnostics.service.daemon import Daemon
 from diagnostics.service.discovery import Discovery, sources_of
@@ -94,7 +95,15 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
     outbox = FileOutbox(settings.history.directory)
-    telling = Notifier(settings, metrics, outbox, settle=history.settle, environment=environment)
+    attention = Attention(settings.maintenance, history.journal(), history.put_entry)
+    telling = Notifier(
+        settings,
+        metrics,
+        outbox,
+        settle=history.settle,
+        environment=environment,
+        audible=attention.audible,
+    )
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
     resumed = history.open_incidents()
@@ -109,6 +118,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
         metrics=metrics,
         intake=intake,
         objectives=objectives,
+        attention=attention,
     )
     web = WebServer(context)
     grpc_door = _grpc_door(settings, intake, web.authentication, metrics)

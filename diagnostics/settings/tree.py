@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from diagnostics.settings.values import Address, Bytes, Name, Posted, Queried, Seconds, Share, Shown
 
@@ -37,6 +47,10 @@ class WebSettings(SettingsSection):
     )
     allow_unauthenticated: bool = Field(
         default=False, description="Allow a listener beyond loopback without authentication."
+    )
+    operators: tuple[str, ...] = Field(
+        default=(),
+        description="Users who may write, not only read. bearer-token stands for the token.",
     )
     external_url: Shown = Field(
         default="", description="URL at which people reach the page. Links in alerts begin with it."
@@ -313,6 +327,27 @@ class NotificationSettings(SettingsSection):
     consequences: bool = Field(default=False, description="Also send incidents that another one causes.")
 
 
+_WEEKLY = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d"
+
+
+class MaintenanceSettings(SettingsSection):
+    """Planned work: incidents are recorded meanwhile, and nobody is notified."""
+
+    deployment: str = Field(default="", description="Name of the deployment. Empty: all.")
+    start: AwareDatetime | None = Field(default=None, description="First moment, as 2026-12-01T02:00:00Z.")
+    end: AwareDatetime | None = Field(default=None, description="Last moment.")
+    weekly: str = Field(default="", description="Instead: day and hours of each week in UTC, as Sun 02:00-04:00.")
+
+    @model_validator(mode="after")
+    def _means_a_time(self) -> Self:
+        if self.weekly:
+            if self.start or self.end or not re.fullmatch(_WEEKLY, self.weekly):
+                raise ValueError("write weekly alone, as in Sun 02:00-04:00, or start and end")
+        elif self.start is None or self.end is None or self.end <= self.start:
+            raise ValueError("give start and a later end, or weekly")
+        return self
+
+
 class FleetSettings(SettingsSection):
     """Workers that share the deployments of the same settings. Their history is one PostgreSQL."""
 
@@ -352,5 +387,6 @@ class Settings(SettingsSection):
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     webhook: tuple[WebhookSettings, ...] = ()
     notification: tuple[NotificationSettings, ...] = ()
+    maintenance: tuple[MaintenanceSettings, ...] = ()
     fleet: FleetSettings = FleetSettings()
     log: LogSettings = LogSettings()

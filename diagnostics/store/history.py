@@ -18,6 +18,7 @@ from diagnostics.slo.slo import Slo
 from diagnostics.store import raw, slo_events, statements
 from diagnostics.store.database import Meters, WriteErrors, database_of, open_patiently
 from diagnostics.store.digest import Digest, Judged, Rank, Write
+from diagnostics.store.journal import JournalEntry, forget_journal, put_entry, read_journal
 from diagnostics.store.packing import Packer
 from diagnostics.store.reader import MOST_ROWS, HistoryReader
 from diagnostics.store.recorder import Recorder
@@ -96,6 +97,19 @@ class History:
         """Write something else, as soon as the database takes it."""
         self._writer.enqueue(Write(Rank.SIGNALS, apply))
 
+    def put_entry(self, entry: JournalEntry) -> None:
+        """Remember what somebody did, before anything else that waits."""
+        self._writer.enqueue(Write(Rank.INCIDENT, put_entry(entry)))
+
+    def journal(self) -> Sequence[JournalEntry]:
+        """Return what people did, in time order; nothing where it cannot be read."""
+        try:
+            with self._database.engine.connect() as connection:
+                return read_journal(connection)
+        except SQLAlchemyError as error:
+            self._trouble.tell("reading the journal", error)
+            return ()
+
     def slo_events(self, slo: Slo, since: float) -> Mapping[str, Bins]:
         """Return an objective's events since Unix second `since`, by deployment of one's own.
 
@@ -157,6 +171,7 @@ class History:
             old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
             self._writer.enqueue(Write(Rank.SIGNALS, statements.forget(old, minutes)))
             self.put(slo_events.forget(old, minutes))
+            self.put(forget_journal(old))
 
     def _packed(self) -> list[tuple[str, raw.SegmentFile]]:
         directory = self._settings.directory

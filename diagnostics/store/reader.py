@@ -16,6 +16,7 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.store import raw
 from diagnostics.store.database import Database
+from diagnostics.store.journal import JournalEntry
 from diagnostics.store.replay import explain_at
 from diagnostics.store.tables import findings, incident_of, incidents, reports, series, signals, verdicts
 from diagnostics.wire.records import Scrape
@@ -42,13 +43,17 @@ class FindingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentStory:
-    """An incident with its finding over time, its consequences, and what was said at its worst (a JSON report)."""
+    """An incident with its finding over time, its consequences, and what was said at its worst (a JSON report).
+
+    `acknowledged` says who knows of it; None while nobody said so.
+    """
 
     incident: Incident
     changes: tuple[FindingChange, ...]
     consequences: tuple[Incident, ...]
     report: Json | None
     report_at: float | None
+    acknowledged: JournalEntry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,6 +175,24 @@ slo_events = Table(
     sqlite_with_rowid=False,
 )
 
+# What people did and told the service: `diagnostics.store.journal.JournalEntry`.
+journal = Table(
+    "journal",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("deployment", Text, nullable=False),
+    Column("incident", String(64), nullable=False),
+    Column("start", Double, nullable=False),
+    Column("end", Double),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("journal_by_time", "at"),
+)
+
 
 Row = dict[str, Any]
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")

@@ -182,7 +182,7 @@ def _add_incidents(routes: APIRouter, context: WebContext) -> None:
         found = found or next((_story(one) for one in _all_open(context) if one.id == identity), None)
         if found is None:
             raise HTTPException(404, f"there is no incident {identity!r}")
-        return found
+        return replace(found, acknowledged=context.attention.acknowledgement(identity))
 
 
 def _add_explain(routes: APIRouter, context: WebContext) -> None:

@@ -24,6 +24,7 @@ from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
 from diagnostics.service.http.page.standing import Fleet
 from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
+from diagnostics.service.http.writes import writes_router
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 from diagnostics.service.peers import Peers
@@ -153,6 +154,7 @@ def application(context: WebContext) -> FastAPI:
     reading = [api.router(context, live), api.past_router(context), api.slo_router(context)]
     agents = _agents(reading, context) if web.mcp else None
     app = _made(live, agents.lifespan if agents else None)
+    app.state.operators = frozenset(web.operators)
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probes
     app.state.authentication, app.state.peers = Authentication(credentials), Peers()
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
@@ -160,7 +162,13 @@ def application(context: WebContext) -> FastAPI:
     answer_with_problems(app, context.metrics)
     app.router.routes.extend(agents.routes if agents else ())
     ends = (health.router(context, live), metrics.router(exposition), probe.router(probes))
-    for routes in (*ends, *reading, otlp.router(context), page.router(context, fleet)):
+    for routes in (
+        *ends,
+        *reading,
+        writes_router(context),
+        otlp.router(context),
+        page.router(context, fleet),
+    ):
         app.include_router(routes)
     return app
 

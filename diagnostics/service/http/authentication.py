@@ -218,6 +218,16 @@ class Authentication:
             self._waiting -= 1
 
 
+BEARER = "bearer-token"
+"""What a client is called that sends the token: no user need have it for a name."""
+
+
+def user_of(header: str | None) -> str:
+    """Return who an `Authorization` header that was admitted names; empty where it was not needed."""
+    scheme, _, value = (header or "").partition(" ")
+    return BEARER if scheme.lower() == "bearer" else _pair(value.strip())[0]
+
+
 def _pair(value: str) -> tuple[str, bytes]:
     """Return the user and password; those of nobody where it is no such pair."""
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from diagnostics.service.attention import Attention
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
@@ -26,6 +27,7 @@ class WebContext:
         clock: Unix seconds.
         intake: takes spans; None where none are received.
         objectives: counts what objectives are about; None where there are none.
+        attention: what people told the service.
 
     """
 
@@ -36,3 +38,4 @@ class WebContext:
     clock: Callable[[], float] = time.time
     intake: OtlpIntake | None = None
     objectives: SloKeeper | None = None
+    attention: Attention = field(default_factory=Attention)

@@ -63,6 +63,20 @@ _INCIDENT: Json = {
     "peak": 0.5063,
     "peak_at": _AT,
 }
+_ENTRY: Json = {
+    "id": "5f0c7d1e9a3b4c2d8e6f",
+    "at": _AT,
+    "who": "alice",
+    "origin": "192.0.2.7",
+    "deployment": "chat",
+    "incident": "",
+    "start": _AT,
+    "end": None,
+    "kind": "",
+}
+_ACKNOWLEDGED: Json = {**_ENTRY, "action": "acknowledge", "incident": "0199a1b2c3d4", "text": "rolling back"}
+_MAINTENANCE: Json = {**_ENTRY, "action": "maintenance", "end": _AT + 3600, "text": "new driver"}
+_EVENT: Json = {**_ENTRY, "action": "event", "kind": "deploy", "text": "image 1.4 rolled out"}
 PROBLEM: Json = {
     "type": "about:blank",
     "title": "Not Found",
@@ -127,7 +141,20 @@ EXAMPLES: Json = {
     ],
     "targets": [_TARGET],
     "incidents": [_INCIDENT],
-    "incident": {"incident": _INCIDENT, "changes": [], "consequences": [], "report": None, "report_at": None},
+    "incident": {
+        "incident": _INCIDENT,
+        "changes": [],
+        "consequences": [],
+        "report": None,
+        "report_at": None,
+        "acknowledged": _ACKNOWLEDGED,
+    },
+    "acknowledge": _ACKNOWLEDGED,
+    "plan": _MAINTENANCE,
+    "maintenance": [_MAINTENANCE],
+    "mark": _EVENT,
+    "events": [_EVENT],
+    "audit": [_EVENT, _ACKNOWLEDGED],
     "verdicts": [{"at": _AT, "verdict": "degraded", "reason": "", "layer": "serving", "leading": "80a5e046a9c6ae89"}],
     "signals": [{"at": 1795813200.0, "mean": 0.1686, "low": 0.1596, "high": 0.1775, "count": 12}],
 }

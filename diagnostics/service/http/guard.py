@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics.errors import UsageError
-from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication, AuthOutcome
+from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication, AuthOutcome, user_of
 from diagnostics.service.http.health import OPEN_PATHS
 from diagnostics.service.http.otlp import PATH as RECEIVER
 from diagnostics.service.http.otlp import form_of, refusal
@@ -189,6 +189,7 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else ""
         answer = await self._authentication.answer(headers.get("authorization"), address)
         scope["state"]["authenticated"] = answer is AuthOutcome.ADMITTED
+        scope["state"]["user"] = user_of(headers.get("authorization")) if answer is AuthOutcome.ADMITTED else ""
         if answer is AuthOutcome.TOO_MANY:
             return _Refusal("attempts", 429, TOO_MANY, {"Retry-After": f"{SECONDS_PER_ATTEMPT:g}"})
         if answer in (AuthOutcome.MISSING, AuthOutcome.WRONG):

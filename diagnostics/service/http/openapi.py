@@ -19,11 +19,12 @@ from diagnostics.service.http.rendering import HEADERS
 Json = dict[str, Any]
 _COMPONENTS = "#/components/schemas/"
 _NAME = "Explanation"
-NOW, PAST, OBJECTIVES = "Now", "Past", "Objectives"
+NOW, PAST, OBJECTIVES, PEOPLE = "Now", "Past", "Objectives", "People"
 TAGS: list[Json] = [
     {"name": NOW, "description": "The newest verdicts, the servers that are watched, and the checks."},
     {"name": PAST, "description": "Incidents, verdicts and signals over time, and any moment of the past."},
     {"name": OBJECTIVES, "description": "Error budgets, burn rates, and what spent the budgets."},
+    {"name": PEOPLE, "description": "What people tell the service: acknowledgements, maintenance, events."},
 ]
 # What a route answers with instead of FastAPI's default: any problem, as one document.
 PROBLEMS: dict[int | str, Json] = {

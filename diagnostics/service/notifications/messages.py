@@ -158,8 +158,8 @@ class MessageBook:
 
     def _compare(self, incident: Incident, explanation: Explanation | None) -> None:
         known = self._known.get(incident.id)
-        if known is None and not self._chosen.admits(incident):
-            return
+        if known is None and not (incident.open and self._chosen.admits(incident)):
+            return  # who was never told that it began need not know that it has ended
         if not incident.open:
             self._known.pop(incident.id, None)
             self._version += 1

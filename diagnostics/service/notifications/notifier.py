@@ -174,6 +174,7 @@ class Notifier:
         first_pause: float = FIRST_PAUSE,
         settle: Settle = lambda _: None,
         environment: Mapping[str, str] | None = None,
+        audible: Callable[[Evaluation], Evaluation] = lambda evaluation: evaluation,
     ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
 
@@ -184,12 +185,13 @@ class Notifier:
             first_pause: seconds after a first failure.
             settle: waits until all verdicts so far are remembered, at most so many seconds.
             environment: variables that may hold the URLs of services.
+            audible: leaves out the changes of a verdict that receivers are not to know of.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
 
         """
-        links = Links.of(settings.web)
+        links, self._audible = Links.of(settings.web), audible
 
         def open_channel(name: str, book: ReceiverState) -> Channel:
             return Channel(name, book, outbox, metrics, first_pause, settle)
@@ -225,8 +227,9 @@ class Notifier:
 
     def consume(self, evaluation: Evaluation) -> None:
         """Take up what a verdict changes; returns at once."""
+        heard = self._audible(evaluation)
         for channel in self._channels:
-            if channel.book.consume(evaluation):
+            if channel.book.consume(heard):
                 channel.tell()
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import urllib3
 
+from diagnostics.service.attention import Attention
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
 from diagnostics.service.own.metrics import OwnMetrics
@@ -69,12 +70,15 @@ def door(
     history: History | None = None,
     metrics: OwnMetrics | None = None,
     tls: ssl.SSLContext | None = None,
+    attention: Attention | None = None,
 ) -> Iterator[Door]:
     """Open a door at a free port, with settings by dotted name."""
     chosen = load(file, {}, {"web.listen_address": "127.0.0.1:0", **(settings or {})}).settings
     service = Service(chosen, metrics=metrics or OwnMetrics())
     reader = history.reader if history else None
-    server = WebServer(WebContext(service=service, history=reader, settings=chosen, metrics=service.metrics))
+    told = attention or Attention()
+    context = WebContext(service=service, history=reader, settings=chosen, metrics=service.metrics, attention=told)
+    server = WebServer(context)
     server.start()
     try:
         yield Door(server, service, tls)

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,19 @@ def test_nothing_is_reported_before_it_is_remembered(hook: Hook, tmp_path: Path)
     remembered.set()
     until(lambda: hook.seen == 2)
     telling.stop()
+
+
+def test_what_receivers_are_not_to_know_of_is_not_sent(hook: Hook) -> None:
+    settings = Settings.model_validate({"webhook": [{"url": hook.url}]})
+    telling = Notifier(
+        settings, OwnMetrics(), MemoryOutbox(), audible=lambda one: replace(one, changes=one.changes[1:])
+    )
+    telling.start()
+    telling.consume(opened(incident("cold-start"), ONE))
+    telling.consume(opened(ONE, replace(ONE, id="last")))
+    until(lambda: len(hook.taken) == 2)
+    telling.stop()
+    assert [json.loads(body)["incident"]["id"] for _, body in hook.taken] == [ONE.id, "last"]
 
 
 def test_messages_are_sent_in_order_once_the_receiver_is_back_also_after_a_restart(hook: Hook, begin: Telled) -> None:

@@ -173,6 +173,7 @@ def incident_values(context: WebContext, one: Known) -> Values:
         "one": one.incident,
         "cause": one.cause,
         "consequences": one.consequences,
+        "acknowledged": context.attention.acknowledgement(one.incident.id),
         "reported": finding,
         "reported_at": at,
         "remembers": context.history is not None,

@@ -1,0 +1,187 @@
+"""What people tell the service: who knows of an incident, when work is planned, what happened elsewhere.
+
+Users read; those of `web.operators` write. Where no credential is configured, only clients on loopback may.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from diagnostics.service.http.api import ONLY_KNOWN, PREFIX
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.openapi import PEOPLE, PROBLEMS
+from diagnostics.service.listening import ip_of
+from diagnostics.store.journal import JournalAction, JournalEntry
+
+_LATEST = 253_402_300_799.0  # the last second of the year 9999
+_Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
+# Whoever stands before a proxy is not on loopback, whatever the connection says.
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    who: str = Field(
+        default="", max_length=100, description="Name of whoever writes, where no credential is configured."
+    )
+
+
+class AcknowledgeRequest(_Told):
+    """Who knows of an incident."""
+
+    why: str = Field(min_length=1, max_length=500, description="What is done about it.")
+
+
+class MaintenanceRequest(_Told):
+    """When work is planned: incidents are recorded meanwhile, and nobody is notified."""
+
+    deployment: str = Field(default="", max_length=200, description="Name of the deployment. All by default.")
+    start: _Moment | None = Field(default=None, description="First second, in Unix seconds. Now by default.")
+    end: _Moment = Field(description="Last second, in Unix seconds.")
+    why: str = Field(min_length=1, max_length=500, description="What is done.")
+
+
+class EventRequest(_Told):
+    """Something that happened elsewhere, as a deploy."""
+
+    time: _Moment | None = Field(default=None, description="When it happened, in Unix seconds. Now by default.")
+    deployment: str = Field(default="", max_length=200, description="Name of the deployment. All by default.")
+    kind: str = Field(default="deploy", min_length=1, max_length=50, description="What it was, in a word.")
+    text: str = Field(min_length=1, max_length=500, description="What it was, in a sentence.")
+
+
+def _may_write(request: Request) -> str:
+    """Return the user who writes; empty for a client on loopback, where no credential is configured.
+
+    Raises:
+        HTTPException: it may not write, or sends something else than JSON.
+
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "the body is not application/json")
+    user: str = getattr(request.state, "user", "")
+    if getattr(request.state, "authenticated", False):
+        if user not in request.app.state.operators:
+            raise HTTPException(403, f"{user or 'this client'} may only read: web.operators lists who may write")
+        return user
+    if any(name in request.headers for name in _FORWARDED) or not _is_local(_origin(request)):
+        raise HTTPException(403, "writing takes a credential: configure users, and list them in web.operators")
+    return ""
+
+
+_User = Annotated[str, Depends(_may_write)]
+_OfIncident = Annotated[str, Path(min_length=1, max_length=64, description="Id of the incident.")]
+_OfDeployment = Annotated[
+    str | None, Query(min_length=1, max_length=200, description="Name of the deployment. All by default.")
+]
+_Limit = Annotated[int, Query(ge=1, le=1_000, description="Most entries to return.")]
+
+
+def writes_router(context: WebContext) -> APIRouter:
+    """Return what is under `/api/v1` that writes, and what was written.
+
+    `app.state.operators` are the users who may write.
+    """
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[PEOPLE])
+    _add_acknowledge(routes, context)
+    _add_maintenance(routes, context)
+    _add_events(routes, context)
+
+    @routes.get("/audit", summary="Audit log")
+    def audit(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
+        """Return every write, the newest first: who, from where, what."""
+        return context.attention.entries(None, deployment)[:limit]
+
+    return routes
+
+
+def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
+    @routes.post("/incidents/{identity}/acknowledge", summary="Acknowledge an incident")
+    def acknowledge(identity: _OfIncident, told: AcknowledgeRequest, request: Request, user: _User) -> JournalEntry:
+        """Say that somebody knows of an incident. Receivers hear of it again when it gets worse, and when it ends."""
+        found = next((one for one in context.service.board.read().incidents if one.id == identity), None)
+        if found is None:
+            raise HTTPException(404, f"there is no open incident {identity!r}")
+        now = context.clock()
+        entry = JournalEntry(
+            action=JournalAction.ACKNOWLEDGE,
+            at=now,
+            who=user or told.who,
+            origin=_origin(request),
+            deployment=found.deployment,
+            incident=identity,
+            start=now,
+            text=told.why,
+        )
+        return _recorded(context, entry)
+
+
+def _add_maintenance(routes: APIRouter, context: WebContext) -> None:
+    @routes.post("/maintenance", summary="Plan maintenance")
+    def plan(told: MaintenanceRequest, request: Request, user: _User) -> JournalEntry:
+        """Say when work is planned: incidents are recorded meanwhile, and nobody is notified."""
+        now = context.clock()
+        start = now if told.start is None else told.start
+        if told.end <= start:
+            raise HTTPException(409, "end: lies before start")
+        entry = JournalEntry(
+            action=JournalAction.MAINTENANCE,
+            at=now,
+            who=user or told.who,
+            origin=_origin(request),
+            deployment=told.deployment,
+            start=start,
+            end=told.end,
+            text=told.why,
+        )
+        return _recorded(context, entry)
+
+    @routes.get("/maintenance", summary="Maintenance")
+    def maintenance(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
+        """Return the maintenance that people planned, the newest first. The settings may plan more."""
+        return context.attention.entries(JournalAction.MAINTENANCE, deployment)[:limit]
+
+
+def _add_events(routes: APIRouter, context: WebContext) -> None:
+    @routes.post("/events", summary="Mark an event")
+    def mark(told: EventRequest, request: Request, user: _User) -> JournalEntry:
+        """Say what happened elsewhere, as a deploy, so that people see it beside incidents."""
+        now = context.clock()
+        entry = JournalEntry(
+            action=JournalAction.EVENT,
+            at=now,
+            who=user or told.who,
+            origin=_origin(request),
+            deployment=told.deployment,
+            start=now if told.time is None else told.time,
+            kind=told.kind,
+            text=told.text,
+        )
+        return _recorded(context, entry)
+
+    @routes.get("/events", summary="Events")
+    def events(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
+        """Return what happened elsewhere, as deploys, the newest first."""
+        return context.attention.entries(JournalAction.EVENT, deployment)[:limit]
+
+
+def _recorded(context: WebContext, entry: JournalEntry) -> JournalEntry:
+    if not entry.who:
+        raise HTTPException(403, "who: is empty; name yourself")
+    if entry.deployment and not entry.incident and entry.deployment not in context.service.deployments:
+        raise HTTPException(404, f"there is no deployment {entry.deployment[:100]!r}")
+    context.attention.record(entry)
+    return entry
+
+
+def _origin(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _is_local(address: str) -> bool:
+    ip = ip_of(address)
+    return ip is not None and (ip.ipv4_mapped or ip if ip.version == 6 else ip).is_loopback

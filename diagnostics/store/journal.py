@@ -1,0 +1,77 @@
+"""What people did and told the service: who, from where, what, and about which time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+from sqlalchemy import Connection, delete, func, select
+
+from diagnostics.store.statements import Apply, upsert
+from diagnostics.store.tables import clean, journal
+
+MOST_ENTRIES = 10_000
+
+
+class JournalAction(StrEnum):
+    """What was done."""
+
+    ACKNOWLEDGE = "acknowledge"
+    MAINTENANCE = "maintenance"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One write. Times are Unix seconds.
+
+    Attributes:
+        action: what was done.
+        at: when it was done.
+        who: the user; what a client without credentials calls itself.
+        origin: the address that it came from.
+        deployment: what it is about; empty for all.
+        incident: id of the incident that was acknowledged; empty otherwise.
+        start: when what it tells of begins, or happened.
+        end: when a maintenance ends; None otherwise.
+        kind: of an event, as `deploy`; empty otherwise.
+        text: why, or what happened.
+        id: unique.
+
+    """
+
+    action: JournalAction
+    at: float
+    who: str
+    origin: str
+    deployment: str
+    incident: str = ""
+    start: float
+    end: float | None = None
+    kind: str = ""
+    text: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+def put_entry(entry: JournalEntry) -> Apply:
+    """Write an entry."""
+    row = clean({**asdict(entry), "action": entry.action.value})
+    return lambda connection: upsert(connection, journal, [row])
+
+
+def forget_journal(before: float) -> Apply:
+    """Delete what is older than Unix second `before` and told of no time since."""
+
+    def apply(connection: Connection) -> None:
+        connection.execute(delete(journal).where(journal.c.at < before, func.coalesce(journal.c.end, 0.0) < before))
+
+    return apply
+
+
+def read_journal(connection: Connection) -> Sequence[JournalEntry]:
+    """Return the newest entries, in time order."""
+    rows = connection.execute(select(journal).order_by(journal.c.at.desc()).limit(MOST_ENTRIES)).mappings()
+    found = [JournalEntry(**{**row, "action": JournalAction(row["action"])}) for row in rows]
+    return found[::-1]
