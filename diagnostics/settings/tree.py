@@ -55,6 +55,10 @@ class WebSettings(SettingsSection):
     external_url: Shown = Field(
         default="", description="URL at which people reach the page. Links in alerts begin with it."
     )
+    runbooks_url: Shown = Field(
+        default="",
+        description="URL of published runbooks, as in diag gen --runbooks. Alerts link there, not to the service.",
+    )
     route_prefix: str | None = Field(
         default=None,
         description="Path that all routes begin with. Default: the path of external_url. Set / if a proxy strips it.",

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import EndToEnd, Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name, filled
@@ -130,10 +131,17 @@ def _labels(incident: Incident, added: Mapping[str, str]) -> dict[str, str]:
         **added,
         "alertname": alert_name(incident.check),
         "check": incident.check,
-        "severity": incident.severity.value,
+        "severity": _severity(incident),
         "sender": SENDER,
         **{name: harmless(value, _MOST_OF_A_LABEL) for name, value in named.items() if value},
     }
+
+
+def _severity(incident: Incident) -> str:
+    """Return the severity that alerts are routed by: what only weakens a diagnosis is `info`, as in the rule on it."""
+    rule = _rules().get(incident.check)
+    quiet = rule is not None and rule.severity == Severity.INFO.value
+    return Severity.INFO.value if quiet else incident.severity.value
 
 
 def _summary(incident: Incident, labels: Mapping[str, str]) -> str:

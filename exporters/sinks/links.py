@@ -14,22 +14,27 @@ from diagnostics.settings.tree import WebSettings
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Absolute addresses below `base`, which has no slash at its end."""
+    """Absolute addresses below `base`, which has no slash at its end.
+
+    `runbooks` is where the folder of generated runbooks is published; empty for the service's own pages.
+    """
 
     base: str
+    runbooks: str = ""
 
     @classmethod
     def of(cls, web: WebSettings) -> Links:
         """Return the links of a service: below its external URL, else below where it listens."""
         if web.external_url:
-            return cls(web.external_url.rstrip("/"))
+            return cls(web.external_url.rstrip("/"), web.runbooks_url.rstrip("/"))
         parts = urlsplit(f"//{web.listen_address}")
         host = parts.hostname or ""
         if host in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             host = socket.gethostname()
         netloc = f"[{host}]" if ":" in host else host
         below = prefix_of("", web.route_prefix).links
-        return cls(f"http://{netloc}:{parts.port}{below}" if parts.port else f"http://{netloc}{below}")
+        base = f"http://{netloc}:{parts.port}{below}" if parts.port else f"http://{netloc}{below}"
+        return cls(base, web.runbooks_url.rstrip("/"))
 
     def incident(self, identifier: str) -> str:
         """Return the page of an incident."""
@@ -41,7 +46,8 @@ class Links:
 
     def runbook(self, check: str) -> str:
         """Return the page on what a check means and what to do."""
-        return f"{self.base}/runbooks/{quote(check, safe='')}"
+        page = quote(check, safe="")
+        return f"{self.runbooks}/{page}.md" if self.runbooks else f"{self.base}/runbooks/{page}"
 
 
 # Chat programs take <!channel>, @here and [text](address) for commands; mail and pages show the stand-ins as well.

@@ -38,6 +38,17 @@ def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rul
     assert made.annotations["summary"] == expected["exp_annotations"]["summary"]
 
 
+def test_what_only_weakens_a_diagnosis_is_for_information_however_severe_it_is() -> None:
+    made = alert(incident("telemetry-implausible", Subject(server="t"), severity=Severity.WARNING))
+    assert made.labels["severity"] == "info"
+
+
+def test_runbooks_are_where_they_are_published() -> None:
+    web = WebSettings(external_url="https://diag.example.org/", runbooks_url="https://wiki.example.org/runbooks/")
+    assert Links.of(web).runbook("cold-start") == "https://wiki.example.org/runbooks/cold-start.md"
+    assert Links.of(web).incident("1") == "https://diag.example.org/incidents/1"
+
+
 def test_the_severity_is_a_label() -> None:
     critical = alert(incident(severity=Severity.CRITICAL))
     assert (alert().labels["severity"], critical.labels["severity"]) == ("warning", "critical")
