@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from diagnostics.checks.check import Suggestion
 from diagnostics.errors import DiagError
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import ENCLOSED, Evidence
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import BlastRadius, ConfigChange, blast_radius
 from diagnostics.tuning.patch import Patch, patch
@@ -72,6 +72,7 @@ _HOW = {
     "explicit": "load it (model control mode explicit):",
     "poll": "wait for the next poll (model control mode poll)",
     "none": "restart the server (model control mode none)",
+    ENCLOSED: "restart the worker of NVIDIA Dynamo, which loads its model when it starts",
 }
 _HOW_UNKNOWN = "load it; without model control restart the server, with polling wait:"
 
@@ -86,7 +87,7 @@ def _posts(model: str, *, alone: bool) -> tuple[str, ...]:
 
 
 def _load(posts: tuple[str, ...], control: str) -> str:
-    if control in ("poll", "none"):
+    if control in ("poll", "none", ENCLOSED):
         return _HOW[control]
     at = f"POST {posts[0]}{' and …/load' if len(posts) > 1 else ''}"
     if control:

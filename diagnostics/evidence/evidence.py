@@ -32,9 +32,12 @@ from diagnostics.window.unanswered import Unanswered
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.servers.catalogue import is_enclosed
 from diagnostics.wire.servers.kind import ServerKind
 
 Span = tuple[float, float]
+ENCLOSED = "enclosed"
+"""The model control mode of a Triton inside another server: only that one loads its models."""
 
 
 class EvidenceCache:
@@ -132,7 +135,10 @@ class Evidence(Protocol):
         ...
 
     def model_control(self, server: str) -> str:
-        """Return the server's model control mode, `none`, `poll` or `explicit`; empty where it was not read."""
+        """Return the server's model control mode: `none`, `poll`, `explicit`; empty where it was not read.
+
+        `ENCLOSED` where another server starts it, and nobody else can ask it to load a model.
+        """
         ...
 
     def service_time(self, on: Subject) -> ServiceTime | None:
@@ -290,7 +296,9 @@ class WindowEvidence:
         return self.window.servers[on.server].repository.get(f"{on.model}/config.pbtxt")
 
     def model_control(self, server: str) -> str:
-        """Return what the server's log says."""
+        """Return what the server's log says, or its page where another server starts it."""
+        if any(is_enclosed(page.layout) for _, _, page in self.window.servers[server].snapshots[-1:]):
+            return ENCLOSED
         return self.window.servers[server].options.get("model_control_mode", "").removeprefix("MODE_").lower()
 
     def service_time(self, on: Subject) -> ServiceTime | None:

@@ -11,7 +11,7 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
-from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable
+from diagnostics.wire.servers.catalogue import instead_of, is_enclosed, kinds_of, named, readable
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
@@ -86,7 +86,13 @@ def _metrics(reader: HttpReader, url: str, options: SourceOptions) -> Metrics:
     listed = iterations_url(url) if options.iterations else None
     iterations = partial(read_iterations, reader, listed) if listed else None
     alone = bool(layout.series) and not any(kind.has_api for kind in kinds_of(layout))
-    return Metrics(url=url, read=partial(read_metrics, reader, url), iterations=iterations, alone=alone)
+    return Metrics(
+        url=url,
+        read=partial(read_metrics, reader, url),
+        iterations=iterations,
+        alone=alone,
+        enclosed=is_enclosed(layout),
+    )
 
 
 def first_found(probes: Iterable[tuple[str, Callable[[], T]]], failures: dict[str, ReadFailure]) -> T | None:

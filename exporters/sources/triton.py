@@ -26,10 +26,13 @@ from exporters.sources.triton_server import Api, Metrics, TritonServer
 
 _METRICS_OFF = "start the server with --allow-metrics=true, or say where its metrics are with --metrics-url"
 _CLOSED = "open the HTTP or gRPC port to this machine"
+_ENCLOSED = "give its configurations with --repository DIR: Dynamo starts this Triton without ports"
 _Failures = Mapping[str, Mapping[str, ReadFailure]]
 
 
-def blind_spots_of(server: str, found: Set[str], failures: _Failures, when_denied: str) -> tuple[BlindSpot, ...]:
+def blind_spots_of(
+    server: str, found: Set[str], failures: _Failures, when_denied: str, *, enclosed: bool = False
+) -> tuple[BlindSpot, ...]:
     """Return what cannot be read.
 
     Args:
@@ -37,6 +40,7 @@ def blind_spots_of(server: str, found: Set[str], failures: _Failures, when_denie
         found: the endpoints found, of `http`, `grpc` and `metrics`.
         failures: why others were not, by endpoint and `host:port`.
         when_denied: what to do where one wants other credentials.
+        enclosed: whether it is inside another server, which opens none of its ports.
 
     """
     spots = []
@@ -45,7 +49,8 @@ def blind_spots_of(server: str, found: Set[str], failures: _Failures, when_denie
         spots.append(_no_metrics(server, failures, when_denied if denied else _METRICS_OFF))
     if not {"http", "grpc"} & found:
         denied = _denied(failures["http"]) or _denied(failures["grpc"])
-        spots.append(_no_api(server, failures, when_denied if denied else _CLOSED))
+        closed = _ENCLOSED if enclosed else _CLOSED
+        spots.append(_no_api(server, failures, when_denied if denied and not enclosed else closed))
     return tuple(spots)
 
 
@@ -205,7 +210,13 @@ class _Search:
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            blind_spots=blind_spots_of(name, found, self.failures, self._when_denied()),
+            blind_spots=blind_spots_of(
+                name,
+                found,
+                self.failures,
+                self._when_denied(),
+                enclosed=metrics is not None and metrics.enclosed,
+            ),
             notes=notes_of(found, self.failures, given),
             timeout=self.options.read_timeout,
         )

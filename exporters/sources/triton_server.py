@@ -50,6 +50,7 @@ class Metrics:
         read: returns the body, or raises ReadFailure.
         iterations: returns an engine's iterations since the last read; None where there are none, or nobody asked.
         alone: whether a server of this kind has no other endpoint to read.
+        enclosed: whether it is a Triton inside another server, which opens none of its ports.
 
     """
 
@@ -57,6 +58,7 @@ class Metrics:
     read: Callable[[], bytes]
     iterations: Callable[[], bytes] | None = None
     alone: bool = False
+    enclosed: bool = False
 
 
 Key = tuple[BodyKind, str]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_triton import FakeServer, page
 
+from diagnostics import names
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
 from diagnostics.errors import CollectError
@@ -41,6 +42,7 @@ def test_there_is_a_page_for_every_kind() -> None:
         ("dynamo_frontend_idle", "NVIDIA Dynamo's frontend"),
         ("dynamo_mocker_idle", "a worker of NVIDIA Dynamo with vLLM"),
         ("dynamo_worker", "a worker of NVIDIA Dynamo"),
+        ("dynamo_triton_worker", "a worker of NVIDIA Dynamo with Triton"),
         ("dynamo_vllm_worker", "a worker of NVIDIA Dynamo with vLLM"),
         ("nim_1", "NVIDIA NIM"),
         ("nim_2", "vLLM"),
@@ -98,7 +100,9 @@ def test_an_unknown_program_is_named_by_its_families(tmp_path: Path, capsys: pyt
 def grown(body: bytes, reads: int, server: str = "llm", growth: float = 0.1) -> list[Scrape]:
     """Return reads a second apart in which every counter of a page grows by a share of its value a second."""
     kept = ExpositionReader().read(body)
-    counters = {name for name in kept.layout.by_name if name.endswith(("_total", "_count", "_sum", "_bucket"))}
+    families = kept.layout.by_name.keys() - {names.PENDING_REQUESTS}
+    counters = {name for name in families if name.endswith(("_total", "_count", "_sum", "_bucket", "_us"))}
+    counters |= families & {names.REQUEST_SUCCESS}
     found = []
     for second in range(reads):
         lines = []
@@ -232,3 +236,26 @@ def test_a_frontend_that_counts_failures_is_kept_beside_its_workers() -> None:
     scrapes = [scrape for i, body in enumerate(pages) for scrape in grown(body, 5, f"llm{i}")]
 
     assert set(window_of(scrapes).servers) == {"llm0", "llm1"}
+
+
+def test_a_triton_inside_a_worker_of_dynamo_is_said_to_have_no_ports() -> None:
+    with FakeServer({"GET /metrics": page(PAGES["dynamo_triton_worker"], "text/plain")}).running() as server:
+        found = discover(f"127.0.0.1:{server.port}", OPTIONS)
+
+    (spot,) = found.blind_spots
+    assert "statistics, configuration and instance counts" in spot.what
+    assert spot.fix == "give its configurations with --repository DIR: Dynamo starts this Triton without ports"
+
+
+def test_a_patch_of_a_triton_inside_a_worker_of_dynamo_is_applied_by_a_restart() -> None:
+    tensor = b'[ { name: "x" data_type: TYPE_INT32 dims: [ 1 ] } ]'
+    config = b'backend: "identity" max_batch_size: 0 input ' + tensor + b" output " + tensor
+    file = Scrape(server="llm", kind=BodyKind.REPOSITORY, at=1e9, mono=1e9, body=config, name="identity/config.pbtxt")
+    window = window_of([file, *grown(PAGES["dynamo_triton_worker"], 30)])
+    found = explain(WindowEvidence(window), WindowFacts(start=window.start, end=window.end, sources=("llm",)))
+
+    (finding,) = found.actionable
+    assert finding.advice is not None
+    assert finding.advice.steps is not None
+    assert "restart the worker of NVIDIA Dynamo" in finding.advice.steps.apply
+    assert finding.advice.steps.posts == ()

@@ -47,6 +47,12 @@ def readable(layout: SeriesLayout) -> bool:
     return any(kind.is_read for kind in kinds_of(layout))
 
 
+def is_enclosed(layout: SeriesLayout) -> bool:
+    """Return whether a page is of a Triton inside another server, which opens none of its ports."""
+    found = kinds_of(layout)
+    return any(kind.has_api for kind in found) and any(kind.encloses for kind in found)
+
+
 def named(layout: SeriesLayout) -> str:
     """Return what a page is of, in words: the kinds with their versions, or the families of an unknown program."""
     kinds = kinds_of(layout)

@@ -65,6 +65,7 @@ class ServerKind:
         failed: values of that label that mean a failure of the server, where it is no HTTP status.
         stored: patterns of the names that are read from a store; of a kind that is not read, one that shows it.
         labels: labels by which it splits one server's series.
+        encloses: whether a server whose families stand beside its own has no port of its own.
         has_api: whether its statistics and configuration can be read from an API of its own.
         slots, tokens, memory: how to set its slots, its token budget and the memory of its KV cache.
         unread: what its page does not show, or what is not read of it.
@@ -89,6 +90,7 @@ class ServerKind:
     failed: frozenset[str] = frozenset()
     stored: tuple[str, ...] = ()
     labels: frozenset[str] = frozenset()
+    encloses: bool = False
     has_api: bool = False
     slots: ServerOption | None = None
     tokens: ServerOption | None = None
