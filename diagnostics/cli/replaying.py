@@ -155,8 +155,12 @@ def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: flo
         answer = joined(list(_requested(api, expr, start, end, _CHUNK_SECONDS)))
     except (TooMuch, UsageError) as error:
         return AlertReplay(alert=alert, notes=(str(error),))
-    hold = alert.hold_minutes * 60.0
-    found = (firing for one in answer.series for firing in firings(one.labels, one.times, hold=hold, step=STEP_SECONDS))
+    hold, keep = alert.hold_minutes * 60.0, alert.keep_minutes * 60.0
+    found = (
+        firing
+        for one in answer.series
+        for firing in firings(one.labels, one.times, hold=hold, step=STEP_SECONDS, keep=keep)
+    )
     return AlertReplay(alert=alert, firings=tuple(found), missing=missing, notes=answer.warnings)
 
 

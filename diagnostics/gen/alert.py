@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnostics.gen.yaml_text import Tree
 from diagnostics.slo.bins import stretches
@@ -40,6 +40,7 @@ class Alert:
         group: the file it is in, and the last part of its rule group's name.
         expr: PromQL.
         hold_minutes: how long `expr` must hold.
+        keep_minutes: how long it goes on firing once `expr` no longer holds.
         severity: fixed for good, so that an escalation is not a new alert.
         summary, description: annotations; `{{ $labels.x }}` stands for a label.
         situations: in which it must fire, stay silent and resolve.
@@ -56,6 +57,7 @@ class Alert:
     summary: str
     description: str
     situations: tuple[Situation, ...]
+    keep_minutes: int = 0
     prefix: str = PREFIX
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,6 +85,7 @@ class Alert:
             "alert": self.name,
             "expr": self.expr,
             "for": f"{self.hold_minutes}m",
+            **({"keep_firing_for": f"{self.keep_minutes}m"} if self.keep_minutes else {}),
             "labels": {"severity": self.severity, **self.labels},
             "annotations": self.annotations(runbooks),
         }
@@ -145,7 +148,9 @@ class Firing:
         return self.end - self.begin
 
 
-def firings(labels: Mapping[str, str], times: Sequence[float], *, hold: float, step: float) -> Iterator[Firing]:
+def firings(
+    labels: Mapping[str, str], times: Sequence[float], *, hold: float, step: float, keep: float = 0.0
+) -> Iterator[Firing]:
     """Yield the firings of one series of an alert's expression.
 
     Args:
@@ -153,8 +158,17 @@ def firings(labels: Mapping[str, str], times: Sequence[float], *, hold: float, s
         times: evaluations at which the expression held, ascending, Unix seconds.
         hold: seconds for which it must hold, the rule's `for`.
         step: seconds between evaluations. An alert ends with the first at which the expression no longer holds.
+        keep: seconds for which it fires on from then, the rule's `keep_firing_for`.
 
     """
+    firing: Firing | None = None
     for begin, last in stretches(times, _SLACK * step):
-        if last - begin >= hold:
-            yield Firing(labels=labels, begin=begin + hold, end=last + step)
+        end = last + step + keep
+        if firing is not None and begin <= firing.end:
+            firing = replace(firing, end=end)
+        elif last - begin >= hold:
+            if firing is not None:
+                yield firing
+            firing = Firing(labels=labels, begin=begin + hold, end=end)
+    if firing is not None:
+        yield firing

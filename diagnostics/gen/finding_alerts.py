@@ -15,6 +15,8 @@ from diagnostics.signals.signal import Scope
 
 FINDING = "diag_finding"
 HOLD_MINUTES = 2
+# As long as incidents outlast their findings by default (`incidents.close_after`): near a limit these come and go.
+KEEP_MINUTES = 5
 # No real id, so that a new check does not change the tests of the others.
 _OTHER = "another-check"
 
@@ -49,6 +51,7 @@ def _alert(found: RegisteredCheck) -> Alert:
         group=found.check.layer.value,
         expr=f"{series(FINDING, {'check': found.id})} == 1",
         hold_minutes=HOLD_MINUTES,
+        keep_minutes=KEEP_MINUTES,
         severity=severity(found).value,
         summary=f"{_SUBJECTS[scope]}: {_uncapitalized(found.title)}",
         description=f"{_paragraph(found.sections()['Means'])} Evidence and remedy: diag explain {label('server')}",
@@ -67,6 +70,7 @@ def _situation(labels: Mapping[str, str]) -> Situation:
             series(FINDING, other): ("1", "1"),
         },
         hold=HOLD_MINUTES,
+        keep=KEEP_MINUTES,
     )
 
 

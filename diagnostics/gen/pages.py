@@ -204,7 +204,8 @@ def _alert(alert: Alert) -> Iterator[str]:
 
 
 def _when(alert: Alert) -> str:
-    return f"when this has held for {alert.hold_minutes} minutes" if alert.hold_minutes else "as soon as this holds"
+    began = f"when this has held for {alert.hold_minutes} minutes" if alert.hold_minutes else "as soon as this holds"
+    return f"{began}, and ends {alert.keep_minutes} minutes after it last held" if alert.keep_minutes else began
 
 
 def _case_rows(cases: Iterable[CheckCase]) -> Iterator[str]:

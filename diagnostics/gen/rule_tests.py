@@ -56,16 +56,22 @@ def plain_situations(
     return (*found, stays_silent({name: samples(value, hold + _AFTER_MINUTES) for name, value in silent.items()}, hold))
 
 
-def fires_and_resolves(labels: Mapping[str, str], series: Mapping[str, tuple[str, str]], *, hold: int) -> Situation:
-    """Return the situation in which series are bad for long enough, then good: the two samples of each."""
-    last = hold + _AFTER_MINUTES
+def fires_and_resolves(
+    labels: Mapping[str, str], series: Mapping[str, tuple[str, str]], *, hold: int, keep: int = 0
+) -> Situation:
+    """Return the situation in which series are bad for long enough, then good: the two samples of each.
+
+    `hold` and `keep` are minutes for which it must be bad, and for which the alert goes on once it is good.
+    """
+    last = hold + keep + _AFTER_MINUTES
+    kept = ((hold + keep, (labels,)),) if keep else ()
     return Situation(
         title="fires once it has held long enough and not before, and resolves when the cause is gone",
         series={
-            name: f"{samples(bad, hold)} {good if good == 'stale' else samples(good, _AFTER_MINUTES)}"
+            name: f"{samples(bad, hold)} {good if good == 'stale' else samples(good, keep + _AFTER_MINUTES)}"
             for name, (bad, good) in series.items()
         },
-        expect=((hold - 1, ()), (hold, (labels,)), (last, ())),
+        expect=((hold - 1, ()), (hold, (labels,)), *kept, (last, ())),
     )
 
 

@@ -268,6 +268,7 @@
             "alert": "TritonDiagBatchSizeCollapse",
             "expr": "diag_finding{check=\"batch-size-collapse\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -281,6 +282,7 @@
             "alert": "TritonDiagBatchWindowMistuned",
             "expr": "diag_finding{check=\"batch-window-mistuned\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -294,6 +296,7 @@
             "alert": "TritonDiagBatchingWithoutGain",
             "expr": "diag_finding{check=\"batching-without-gain\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -307,6 +310,7 @@
             "alert": "TritonDiagBlsSerialization",
             "expr": "diag_finding{check=\"bls-serialization\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -320,6 +324,7 @@
             "alert": "TritonDiagBurstyArrivals",
             "expr": "diag_finding{check=\"bursty-arrivals\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -333,6 +338,7 @@
             "alert": "TritonDiagCapacityExceeded",
             "expr": "diag_finding{check=\"capacity-exceeded\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -346,6 +352,7 @@
             "alert": "TritonDiagColdStart",
             "expr": "diag_finding{check=\"cold-start\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -359,6 +366,7 @@
             "alert": "TritonDiagEnsembleOverhead",
             "expr": "diag_finding{check=\"ensemble-overhead\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -372,6 +380,7 @@
             "alert": "TritonDiagExecutionHung",
             "expr": "diag_finding{check=\"execution-hung\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -385,6 +394,7 @@
             "alert": "TritonDiagExternalOrchestration",
             "expr": "diag_finding{check=\"external-orchestration\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -398,6 +408,7 @@
             "alert": "TritonDiagFrontendLimited",
             "expr": "diag_finding{check=\"frontend-limited\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -411,6 +422,7 @@
             "alert": "TritonDiagInputOutputCost",
             "expr": "diag_finding{check=\"input-output-cost\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -424,6 +436,7 @@
             "alert": "TritonDiagModelReloadStall",
             "expr": "diag_finding{check=\"model-reload-stall\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -437,6 +450,7 @@
             "alert": "TritonDiagModelUnavailable",
             "expr": "diag_finding{check=\"model-unavailable\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -450,6 +464,7 @@
             "alert": "TritonDiagOverInstanced",
             "expr": "diag_finding{check=\"over-instanced\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -463,6 +478,7 @@
             "alert": "TritonDiagPriorityStarvation",
             "expr": "diag_finding{check=\"priority-starvation\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -476,6 +492,7 @@
             "alert": "TritonDiagQueueRejections",
             "expr": "diag_finding{check=\"queue-rejections\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -489,6 +506,7 @@
             "alert": "TritonDiagRequestFailures",
             "expr": "diag_finding{check=\"request-failures\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -502,6 +520,7 @@
             "alert": "TritonDiagSchedulerStall",
             "expr": "diag_finding{check=\"scheduler-stall\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -515,6 +534,7 @@
             "alert": "TritonDiagSequenceBatcherStarved",
             "expr": "diag_finding{check=\"sequence-batcher-starved\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -528,6 +548,7 @@
             "alert": "TritonDiagSingleInstanceSerialization",
             "expr": "diag_finding{check=\"single-instance-serialization\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -541,6 +562,7 @@
             "alert": "TritonDiagVersionRegression",
             "expr": "diag_finding{check=\"version-regression\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -559,6 +581,7 @@
             "alert": "TritonDiagClientOrTransportBound",
             "expr": "diag_finding{check=\"client-or-transport-bound\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -572,6 +595,7 @@
             "alert": "TritonDiagWorkloadShift",
             "expr": "diag_finding{check=\"workload-shift\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -590,6 +614,7 @@
             "alert": "TritonDiagEngineBatchLimit",
             "expr": "diag_finding{check=\"engine-batch-limit\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -603,6 +628,7 @@
             "alert": "TritonDiagEngineBound",
             "expr": "diag_finding{check=\"engine-bound\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "info"
             },
@@ -616,6 +642,7 @@
             "alert": "TritonDiagEngineTokenBudget",
             "expr": "diag_finding{check=\"engine-token-budget\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -629,6 +656,7 @@
             "alert": "TritonDiagInflightBatchingOff",
             "expr": "diag_finding{check=\"inflight-batching-off\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -642,6 +670,7 @@
             "alert": "TritonDiagKvCacheExhausted",
             "expr": "diag_finding{check=\"kv-cache-exhausted\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -655,6 +684,7 @@
             "alert": "TritonDiagKvCacheThrashing",
             "expr": "diag_finding{check=\"kv-cache-thrashing\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -668,6 +698,7 @@
             "alert": "TritonDiagPrefillInterference",
             "expr": "diag_finding{check=\"prefill-interference\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -686,6 +717,7 @@
             "alert": "TritonDiagGpuContendedByColocatedModel",
             "expr": "diag_finding{check=\"gpu-contended-by-colocated-model\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -699,6 +731,7 @@
             "alert": "TritonDiagGpuContendedByOtherProcess",
             "expr": "diag_finding{check=\"gpu-contended-by-other-process\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -712,6 +745,7 @@
             "alert": "TritonDiagGpuFault",
             "expr": "diag_finding{check=\"gpu-fault\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -725,6 +759,7 @@
             "alert": "TritonDiagGpuMemoryPressure",
             "expr": "diag_finding{check=\"gpu-memory-pressure\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -738,6 +773,7 @@
             "alert": "TritonDiagGpuSaturated",
             "expr": "diag_finding{check=\"gpu-saturated\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -751,6 +787,7 @@
             "alert": "TritonDiagGpuThrottled",
             "expr": "diag_finding{check=\"gpu-throttled\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -764,6 +801,7 @@
             "alert": "TritonDiagIdleClocks",
             "expr": "diag_finding{check=\"idle-clocks\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "info"
             },
@@ -782,6 +820,7 @@
             "alert": "TritonDiagHostCpuStarved",
             "expr": "diag_finding{check=\"host-cpu-starved\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -795,6 +834,7 @@
             "alert": "TritonDiagMemoryGrowth",
             "expr": "diag_finding{check=\"memory-growth\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -813,6 +853,7 @@
             "alert": "TritonDiagObserverOverhead",
             "expr": "diag_finding{check=\"observer-overhead\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "info"
             },
@@ -826,6 +867,7 @@
             "alert": "TritonDiagTelemetryBlindSpot",
             "expr": "diag_finding{check=\"telemetry-blind-spot\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "info"
             },
@@ -839,6 +881,7 @@
             "alert": "TritonDiagTelemetryImplausible",
             "expr": "diag_finding{check=\"telemetry-implausible\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "info"
             },
@@ -857,6 +900,7 @@
             "alert": "TritonDiagReplicaImbalance",
             "expr": "diag_finding{check=\"replica-imbalance\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },
@@ -870,6 +914,7 @@
             "alert": "TritonDiagReplicaOutlier",
             "expr": "diag_finding{check=\"replica-outlier\"} == 1",
             "for": "2m",
+            "keep_firing_for": "5m",
             "labels": {
               "severity": "warning"
             },

@@ -21,8 +21,8 @@ from tests.stack.prometheus import prometheus
 Printed = pytest.CaptureFixture[str]
 
 
-def _spans(*times: float, hold: float = 120.0) -> list[tuple[float, float]]:
-    return [(one.begin, one.end) for one in firings({}, times, hold=hold, step=60.0)]
+def _spans(*times: float, hold: float = 120.0, keep: float = 0.0) -> list[tuple[float, float]]:
+    return [(one.begin, one.end) for one in firings({}, times, hold=hold, step=60.0, keep=keep)]
 
 
 def test_what_holds_for_less_than_its_rule_says_fires_never() -> None:
@@ -39,6 +39,12 @@ def test_a_gap_begins_the_wait_anew_and_each_stretch_fires_by_itself() -> None:
 
 def test_without_a_wait_one_evaluation_is_enough() -> None:
     assert _spans(60, hold=0) == [(60, 120)]
+
+
+def test_an_alert_that_is_kept_outlasts_short_gaps_and_fires_anew_after_long_ones() -> None:
+    flapping = (60, 120, 180, 300, 420)
+    assert _spans(*flapping, keep=120) == [(180, 600)]
+    assert _spans(*flapping, 1020, 1080, 1140, keep=120) == [(180, 600), (1140, 1320)]
 
 
 def test_nothing_that_holds_is_no_firing() -> None:
