@@ -9,6 +9,7 @@ import heapq
 import selectors
 import socket
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -110,16 +111,27 @@ class FairSelector(selectors.DefaultSelector):
         return key
 
 
-def fair_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop."""
-    return asyncio.SelectorEventLoop(FairSelector())
-
-
-# Seconds to send a request's headers, and to take all of what was answered.
-HEADERS_WITHIN = 10.0
+# Seconds to end a handshake, to send a request's headers, and to take all of what was answered.
+HANDSHAKE_WITHIN = HEADERS_WITHIN = 10.0
 TAKEN_WITHIN = 60.0
+# Bytes of the largest record of TLS (RFC 8446, 5.1). Before its handshake each connection reserves so many;
+# asyncio's own 256 KiB would be 128 MiB of all of them, and as much again of those that are being closed.
+TLS_BUFFER = 16 * 2**10
 # Seconds in which a client that sends a body that nobody reads may see the answer instead of a reset.
 SEEN_WITHIN = 1.0
+
+
+class _FairLoop(asyncio.SelectorEventLoop):
+    async def create_server(self, *given: Any, **more: Any) -> asyncio.Server:
+        if more.get("ssl"):
+            more.setdefault("ssl_handshake_timeout", HANDSHAKE_WITHIN)
+        return await super().create_server(*given, **more)
+
+
+def fair_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop, whose TLS is bounded in time and memory."""
+    SSLProtocol.max_size = TLS_BUFFER  # nothing else in this process speaks TLS with asyncio
+    return _FairLoop(FairSelector())
 
 
 class _Answering(NamedTuple):

@@ -314,6 +314,18 @@ def test_headers_that_trickle_in_end_the_connection(plain: Door, monkeypatch: py
     assert time.monotonic() - begun < 4
 
 
+def test_a_handshake_that_nobody_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HANDSHAKE_WITHIN", 0.2)
+    cert, key = certificate(tmp_path)
+    file = tmp_path / "web.yml"
+    file.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+    with door({"web.config_file": str(file)}, tls=ssl.create_default_context(cafile=cert)) as secure:
+        begun = time.monotonic()
+        for sent in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
+            assert talk(secure.server.port, sent) == b""
+        assert time.monotonic() - begun < 4
+
+
 def test_headers_that_do_not_end_are_refused(plain: Door) -> None:
     answer = talk(plain.server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000)
     assert answer.startswith(b"HTTP/1.1 4")
