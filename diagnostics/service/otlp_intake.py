@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import MalformedBody
 from diagnostics.service.deployment import RoutedSpans
+from diagnostics.service.http.authentication import counted_as
 from diagnostics.service.listening import ip_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
@@ -64,29 +66,62 @@ class ExportResponse:
     retry_after: int = 0
 
 
+# Seconds for which a sender that is silent keeps its share.
+_ACTIVE_FOR = 10.0
+_MOST_SENDERS = 1_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Spans that are left at a moment of the steady clock."""
+
+    left: float
+    since: float
+
+    def refill(self, per_second: float, now: float) -> float:
+        """Return what is left now, of at most a second's worth."""
+        self.left = min(per_second, self.left + (now - self.since) * per_second)
+        self.since = now
+        return self.left
+
+
 class Allowance:
     """Spans that may come: so many a second, a second's worth at once. The last request of a second may overdraw it.
 
+    When it is used up, a sender that has used less than its equal share may still come: none can throttle another.
     From any thread; it is asked in the door's event loop, which must not wait for a request that is being read.
     """
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_second, self._clock = per_second, clock
-        self._left, self._since = float(per_second), clock()
+        self._all = _Bucket(per_second, clock())
+        # In the order in which they last sent.
+        self._senders: OrderedDict[str, _Bucket] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait(self) -> float:
-        """Return in how many seconds a request may come; 0 for now."""
+    def wait(self, sender: str) -> float:
+        """Return in how many seconds a request of a sender may come; 0 for now."""
         with self._lock:
             now = self._clock()
-            self._left = min(float(self.per_second), self._left + (now - self._since) * self.per_second)
-            self._since = now
-            return 0.0 if self._left > 0 else (1 - self._left) / self.per_second
+            share = self.per_second / max(1, len(self._senders.keys() | {sender}))
+            own = self._senders.get(sender)
+            if self._all.refill(self.per_second, now) > 0 or own is None or own.refill(share, now) > 0:
+                return 0.0
+            return min((1 - self._all.left) / self.per_second, (1 - own.left) / share)
 
-    def use(self, spans: int) -> None:
-        """Take so many off what is left."""
+    def use(self, spans: int, sender: str) -> None:
+        """Take so many off what is left to all, and to their sender."""
         with self._lock:
-            self._left -= spans
+            now = self._clock()
+            own = self._senders.pop(sender, None) or _Bucket(self.per_second / (len(self._senders) + 1), now)
+            own.left -= spans
+            # What others may send beyond all of it is bounded, and so is what it takes to pay that back.
+            self._all.left = max(self._all.left - spans, -2.0 * self.per_second)
+            self._senders[sender] = own
+            while self._senders and (
+                len(self._senders) > _MOST_SENDERS or next(iter(self._senders.values())).since < now - _ACTIVE_FOR
+            ):
+                self._senders.popitem(last=False)
 
 
 class SpanMemory(Protocol):
@@ -129,9 +164,9 @@ class OtlpIntake:
         self._lock = threading.Lock()
         self.whole = WholeMessages()
 
-    def wait(self) -> int:
-        """Return in how many whole seconds a request may come; 0 for now."""
-        return math.ceil(self._allowance.wait())
+    def wait(self, peer: str) -> int:
+        """Return in how many whole seconds a request from an address may come; 0 for now."""
+        return math.ceil(self._allowance.wait(counted_as(peer)))
 
     def accept(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> ExportResponse:
         """Take an export request.
@@ -144,7 +179,7 @@ class OtlpIntake:
 
         """
         with self._lock:
-            wait = math.ceil(self._allowance.wait())
+            wait = self.wait(peer)
             if wait:
                 return throttled(wait)
             spans: list[Span] = []
@@ -153,7 +188,7 @@ class OtlpIntake:
                 corrupt = self._read(body, form, lambda span: spans.append(without_secrets(span)), sieve)
             except MalformedBody as error:
                 return ExportResponse(status=ExportStatus.MALFORMED, message=error.what)
-            self._allowance.use(len(spans) + corrupt + sieve.left_out)
+            self._allowance.use(len(spans) + corrupt + sieve.left_out, counted_as(peer))
             self._count(left_out=sieve.left_out)
             return self._taken(spans, corrupt, vouched=authenticated or _local(peer))
 

@@ -247,7 +247,9 @@ class OtlpSettings(SettingsSection):
         default="", description="Address for OTLP over gRPC, as host:port. Empty: no gRPC."
     )
     max_spans_per_second: int = Field(
-        default=50_000, ge=1, description="Spans accepted per second. Beyond, exporters must retry later."
+        default=50_000,
+        ge=1,
+        description="Spans accepted per second. Beyond, senders that used more than an equal share must retry later.",
     )
     max_kept_spans_per_second: int = Field(
         default=200,

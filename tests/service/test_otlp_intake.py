@@ -121,6 +121,15 @@ def test_beyond_the_allowance_exporters_wait_until_it_is_paid_back():
     assert take(watched, body(2)).status is ExportStatus.OK
 
 
+def test_a_sender_below_its_share_is_not_refused_because_of_another():
+    watched = Watched(per_second=2 * SPANS_A_TRACE)
+    for _ in range(20):
+        take(watched, body(1), STRANGER)
+    assert take(watched, body(2), STRANGER).status is ExportStatus.THROTTLED
+    assert take(watched, body(3), "192.0.2.8").status is ExportStatus.OK
+    assert take(watched, body(4), "192.0.2.8").status is ExportStatus.THROTTLED
+
+
 def test_of_a_body_with_more_than_a_seconds_worth_the_rest_is_refused():
     watched = Watched(per_second=10)
     answer = take(watched, body(1, 2))

@@ -129,13 +129,13 @@ class Receiver:
             return refusal(form, error.status_code, str(error.detail), error.headers)
 
     async def _taken(self, request: Request, form: Form) -> Response:
-        wait = self._intake.wait()
+        peer = request.client.host if request.client else ""
+        wait = self._intake.wait(peer)
         if wait:
             return _response(form, throttled(wait))
         encoding = request.headers.get("content-encoding", "").strip().lower()
         if encoding not in _PLAIN | {"gzip"}:
             raise HTTPException(415, "the body is encoded otherwise than with gzip")
-        peer = request.client.host if request.client else ""
         body = await self._arrived(request, peer)
         known = bool(getattr(request.state, "authenticated", False))
         work = partial(self._read, body, encoding, form, peer, authenticated=known)
