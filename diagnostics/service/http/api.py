@@ -6,11 +6,11 @@ An answer to another question than was asked is worse than none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, TypeVar, get_args, get_origin
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
@@ -157,21 +157,39 @@ def past_router(context: WebContext) -> APIRouter:
     return routes
 
 
+TRUNCATED = "X-Truncated"
+"""The header of an answer that leaves out what was found beyond its limit; it says which part is there."""
+_Row = TypeVar("_Row")
+
+
+def _cut(found: Sequence[_Row], limit: int, response: Response, *, newest_last: bool = False) -> list[_Row]:
+    """Return the first of one more than `limit`, or the last where the newest come last, and say so in a header."""
+    if len(found) > limit:
+        response.headers[TRUNCATED] = f"there are more than these {limit}; choose a shorter time, or a larger step"
+    return list(found[-limit:] if newest_last else found[:limit])
+
+
 def _add_incidents(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/incidents", summary="Incidents")
     def incidents(
+        response: Response,
         state: Annotated[State, Query(description="Which incidents.")] = "any",
         deployment: Annotated[str | None, _named("Name of the deployment. All by default.")] = None,
         start: Start = None,
         end: End = None,
         limit: Annotated[int, Query(ge=1, le=1_000, description="Most incidents to return.")] = 100,
     ) -> list[Incident]:
-        """Return the incidents that lasted at some time between `start` and `end`, the newest first."""
+        """Return the incidents that lasted at some time between `start` and `end`, the newest first.
+
+        The header `X-Truncated` says if there are more than `limit`.
+        """
         _check_order(start, end)
         if context.history is None:
             found = _open_ones(context, state, deployment, end)
-            return sorted(found, key=lambda one: (-one.opened, one.id))[:limit]
-        return context.history.incidents(state=state, deployment=deployment, since=start, until=end, limit=limit)
+            return _cut(sorted(found, key=lambda one: (-one.opened, one.id)), limit, response)
+        past = context.history
+        found = past.incidents(state=state, deployment=deployment, since=start, until=end, limit=limit + 1)
+        return _cut(found, limit, response)
 
     @routes.get("/incidents/{identity}", summary="An incident")
     def incident(
@@ -212,16 +230,22 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/verdicts", summary="Verdicts over time")
     def verdicts(
+        response: Response,
         deployment: OfDeployment,
         start: Start = None,
         end: End = None,
         limit: Annotated[int, Query(ge=1, le=MOST_POINTS, description="Most verdicts to return.")] = MOST_POINTS,
     ) -> list[PastVerdict]:
-        """Return what was said of a deployment between `start` (by default a day ago) and `end` (now)."""
-        return _history(context).verdicts(deployment, *_span(context, start, end), limit)
+        """Return what was said of a deployment between `start` (by default a day ago) and `end` (now).
+
+        If there is more than `limit`, the newest are returned, and the header `X-Truncated` says so.
+        """
+        found = _history(context).verdicts(deployment, *_span(context, start, end), limit + 1)
+        return _cut(found, limit, response, newest_last=True)
 
     @routes.get("/signals", summary="A signal over time")
     def signals(
+        response: Response,
         deployment: OfDeployment,
         server: Annotated[str, _named("Name of the server.")],
         model: Annotated[str, _named("Name of the model.")],
@@ -233,13 +257,18 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
             float, Query(ge=60, le=7 * 86400, allow_inf_nan=False, description="Seconds between two values.")
         ] = 60.0,
     ) -> list[Bucket]:
-        """Return a signal of a model in steps, between `start` (by default a day ago) and `end` (now)."""
+        """Return a signal of a model in steps, between `start` (by default a day ago) and `end` (now).
+
+        Of more than 2,000 steps the oldest are returned, and the header `X-Truncated` says so.
+        """
         if signal not in KEPT:
             raise HTTPException(404, f"{signal!r} is not kept; {', '.join(KEPT)} are")
         first, last = _span(context, start, end)
-        return _history(context).signals(
-            deployment, signal, first, last, server=server, model=model, version=version, step=step, limit=MOST_POINTS
+        most = MOST_POINTS + 1
+        found = _history(context).signals(
+            deployment, signal, first, last, server=server, model=model, version=version, step=step, limit=most
         )
+        return _cut(found, MOST_POINTS, response)
 
 
 def _span(context: WebContext, start: float | None, end: float | None) -> tuple[float, float]:

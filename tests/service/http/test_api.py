@@ -210,6 +210,20 @@ def test_timelines_are_reported_in_time_order(opened: Door) -> None:
     assert points[0]["mean"] == pytest.approx(0.17, rel=0.05)
 
 
+def test_an_answer_that_is_cut_says_so(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = f"/api/v1/signals?{HERE}&server={SERVER}&model=slow&signal=queue_seconds"
+    everything = opened.ask(f"/api/v1/verdicts?{HERE}")
+    assert "X-Truncated" not in everything.headers
+    assert "X-Truncated" not in opened.ask(signals).headers
+    newest = opened.ask(f"/api/v1/verdicts?{HERE}&limit=1")
+    assert newest.json() == everything.json()[-1:]
+    assert "more than these 1" in newest.headers["X-Truncated"]
+    monkeypatch.setattr(api, "MOST_POINTS", 1)
+    oldest = opened.ask(signals)
+    assert len(oldest.json()) == 1
+    assert "X-Truncated" in oldest.headers
+
+
 def test_checks_are_listed_with_their_limits_and_runbooks(opened: Door) -> None:
     found = {check["id"]: check for check in opened.json("/api/v1/checks")}
     assert found["request-failures"]["limits"]
