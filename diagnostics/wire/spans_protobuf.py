@@ -91,7 +91,7 @@ def _groups(body: bytes) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
     parts = count(1)
 
     def fields(start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        for number, _, inner, after in _fields(body, start, end):
+        for number, _, inner, after in delimited_fields(body, start, end):
             if next(parts) > MOST_PARTS:
                 raise MalformedBody(f"the trace export holds more than {MOST_PARTS:,} resources, scopes and spans")
             yield number, inner, after
@@ -106,7 +106,7 @@ def _groups(body: bytes) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
         yield resource, spans
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def delimited_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield the number of each field that has a length, where the field begins, and where its content does and ends.
 
     The number of any other field is 0, which none has.
@@ -155,7 +155,7 @@ def _small_fields(data: bytes) -> bytes:
     if len(data) <= _LARGE:
         return data
     kept = bytearray()
-    for fields, (_, begin, start, end) in enumerate(_fields(data, 0, len(data))):
+    for fields, (_, begin, start, end) in enumerate(delimited_fields(data, 0, len(data))):
         if fields >= _MOST_FIELDS:
             raise DecodeError("too many fields")
         if end - start <= _SMALL:

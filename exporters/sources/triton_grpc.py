@@ -7,12 +7,16 @@ import json
 import os
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from google.protobuf.message import DecodeError
 
 from diagnostics.errors import UsageError
 from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.redact import scrub
+from diagnostics.wire.spans_protobuf import delimited_fields
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import Obstacle, ReadFailure, plain
@@ -30,6 +34,7 @@ _REASONS: dict[str, tuple[str, Obstacle]] = {
     "UNIMPLEMENTED": ("a gRPC server, but not Triton's", Obstacle.ANSWER),
     "RESOURCE_EXHAUSTED": (f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER),
 }
+_NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 # What the channel of gRPC's C core says, and what it means.
 _UNAVAILABLE: dict[str, tuple[str, Obstacle]] = {
     "onnection refused": (REFUSED, Obstacle.CLOSED),
@@ -42,6 +47,36 @@ _UNAVAILABLE: dict[str, tuple[str, Obstacle]] = {
     "missing selected ALPN": ("the port speaks TLS, but not gRPC", Obstacle.PROTOCOL),
     "http1.x server": ("the port speaks HTTP, not gRPC", Obstacle.PROTOCOL),
 }
+
+
+# Answers that list models, and the field of each that holds the entries: field 1, in both.
+_LISTS = {"ModelStatistics": "model_stats", "RepositoryIndex": "models"}
+_ENTRIES = _NAME = 1
+
+
+def listed(kind: Any, entries: str, body: bytes) -> Any:
+    """Return a message of type `kind`. An entry that is no UTF-8 keeps nothing but its name, which is no valid one.
+
+    Protobuf refuses the whole message for a byte of one entry; over HTTP only that entry is refused.
+
+    Raises:
+        DecodeError: it is damaged otherwise.
+
+    """
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        made = kind()
+    for number, begin, inner, end in delimited_fields(body, 0, len(body)):
+        try:
+            made.MergeFrom(kind.FromString(body[begin:end]))
+        except DecodeError:
+            if number != _ENTRIES:
+                raise
+            names = [body[at:to] for field, _, at, to in delimited_fields(body, inner, end) if field == _NAME]
+            name = b"".join(names[-1:]).decode("utf-8", "replace")
+            getattr(made, entries).add(name=name if _NO_CHARACTER in name else name + _NO_CHARACTER)
+    return made
 
 
 class GrpcApi:
@@ -67,6 +102,14 @@ class GrpcApi:
         except (ImportError, RuntimeError):  # the package without its extra raises RuntimeError
             raise ReadFailure(NOT_INSTALLED, Obstacle.ANSWER) from None
         self._client = module.InferenceServerClient(address.netloc(), **channel_of(address, options))
+        for method, entries in _LISTS.items():
+            answer = getattr(module.service_pb2, f"{method}Response")
+            call = self._client._channel.unary_unary(
+                f"/inference.GRPCInferenceService/{method}",
+                request_serializer=getattr(module.service_pb2, f"{method}Request").SerializeToString,
+                response_deserializer=partial(listed, answer, entries),
+            )
+            setattr(self._client._client_stub, method, call)
 
     def read(self, kind: BodyKind, name: str = "") -> bytes:
         """Return the answer of `kind` as JSON, in protobuf's mapping: 64-bit integers are strings.
