@@ -16,9 +16,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import MalformedBody
 from diagnostics.service.deployment import RoutedSpans
-from diagnostics.service.http.authentication import counted_as
 from diagnostics.service.listening import ip_of
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.peers import counted_as
 from diagnostics.service.service import Service
 from diagnostics.service.span_routing import Routed, Router, SpanSampler
 from diagnostics.service.whole_messages import WholeMessages

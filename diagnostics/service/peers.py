@@ -58,3 +58,11 @@ def peer_of(address: tuple[object, ...]) -> Peer:
     ip = ip_of(str(address[0]))
     mapped = getattr(ip, "ipv4_mapped", None)
     return str(mapped or ip or address[0]), int(str(address[1]))
+
+
+def counted_as(address: str) -> str:
+    """Return what an address counts as: the /64 of an IPv6 address, which one sender has to itself."""
+    ip = ip_of(address)
+    if ip is None or ip.version == 4:
+        return address
+    return str(ip.ipv4_mapped or int(ip) >> 64)

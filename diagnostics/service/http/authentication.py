@@ -19,7 +19,7 @@ from enum import Enum
 import bcrypt
 
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.listening import ip_of
+from diagnostics.service.peers import counted_as
 
 # Wrong ones in a row from one address, and the seconds after which one more is let through.
 MOST_ATTEMPTS = 10
@@ -235,11 +235,3 @@ def _pair(value: str) -> tuple[str, bytes]:
         return user.decode(), password
     except (binascii.Error, ValueError):
         return "", b""
-
-
-def counted_as(address: str) -> str:
-    """Return what an address counts as: the /64 of an IPv6 address, which one sender has to itself."""
-    ip = ip_of(address)
-    if ip is None or ip.version == 4:
-        return address
-    return str(ip.ipv4_mapped or int(ip) >> 64)

@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from diagnostics.render.plain import clean
-from diagnostics.service.http.authentication import counted_as
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form, OtlpIntake, exported, throttled
+from diagnostics.service.peers import counted_as
 from diagnostics.service.whole_messages import NoRoom
 
 PATH = "/v1/traces"
