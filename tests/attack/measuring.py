@@ -156,10 +156,13 @@ class Attacked:
 
 
 @contextlib.contextmanager
-def attacked(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[Attacked]:
-    """Run a service that watches a server of recorded bodies; `more` is appended to its settings file."""
+def attacked(folder: Path, more: str = "", *, tls: bool = False, web: str = "") -> Iterator[Attacked]:
+    """Run a service that watches a server of recorded bodies.
+
+    `more` is appended to its settings file, and `web` to the section of that name.
+    """
     port = free_ports(2)
-    web = f'config_file = "{with_certificate(folder)}"\n' if tls else ""
+    web += f'config_file = "{with_certificate(folder)}"\n' if tls else ""
     with fake_triton() as triton:
         file = folder / "diag.toml"
         file.write_text(

@@ -93,6 +93,8 @@ def _external(url: str) -> str | None:
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # What the receivers of spans take. A page of a stranger can send forms and plain text without being asked, not these.
 CONTENT_TYPES = frozenset({"application/json", "application/x-protobuf"})
+# Bytes of the call of a tool: some names and numbers. As objects of Python it takes up to thirty times as many.
+LARGEST_CALL = 64 * 2**10
 # Seconds in which a body must have come.
 BODY_WITHIN = 30.0
 _POLICY = (
@@ -146,7 +148,7 @@ class Guard:
         state = scope.setdefault("state", {})
         nonce = state["nonce"] = secrets.token_urlsafe(16)
         headers = Headers(scope=scope)
-        body = _Body(receive, self._max_body, there=_has_body(headers))
+        body = _Body(receive, self._most(scope), there=_has_body(headers))
         sending = self._with_headers(send, nonce, body)
         refused = self._misplaced(scope, headers) or await self._unknown(scope, headers)
         if scope.get("client"):
@@ -168,9 +170,13 @@ class Guard:
             return _Refusal("origin", 403, "the request comes from another site's page")
         if self._takes_body(scope) and _kind(headers) not in CONTENT_TYPES:
             return _Refusal("content-type", 415, f"the body is none of {', '.join(sorted(CONTENT_TYPES))}")
-        if _length(headers) > self._max_body:
-            return _Refusal("size", 413, f"the body is larger than {self._max_body} bytes")
+        if _length(headers) > self._most(scope):
+            return _Refusal("size", 413, f"the body is larger than {self._most(scope)} bytes")
         return None
+
+    def _most(self, scope: Scope) -> int:
+        """Return the bytes of the largest body: only spans need many, and of a call objects are made."""
+        return self._max_body if scope["path"] == self._receiver else min(self._max_body, LARGEST_CALL)
 
     def _takes_body(self, scope: Scope) -> bool:
         """Return whether there is a use for a body; elsewhere the routes say that the method, or the path, is wrong."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from mcp import Client
 
 from tests.service.http.door import HASHED, USER, Door, basic, door, judged, show
@@ -76,3 +77,13 @@ def test_strangers_are_not_let_in(tmp_path: Path) -> None:
 def test_it_is_off_unless_asked_for() -> None:
     with door() as made:
         assert made.ask("/mcp", "POST", body=b"{}", content_type="application/json").status in (404, 405)
+
+
+def test_a_call_larger_than_a_tools_is_refused_however_it_is_sent(opened: Door) -> None:
+    kind = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    large = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[' + b"{}," * 30_000 + b"{}]}"
+    with urllib3.PoolManager(retries=False, timeout=10) as pool:
+        whole = pool.request("POST", f"{opened.url}/mcp", body=large, headers=kind)
+        assert whole.status == 413
+        chunked = pool.request("POST", f"{opened.url}/mcp", body=iter([large[:50_000], large[50_000:]]), headers=kind)
+        assert chunked.status == 413
