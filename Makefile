@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-EXTRAS := test,dev,demo,bench,plot,shell,grpc,gpu,serve,notify,lint,postgresql,mcp,dashboards,docs,dns
+EXTRAS := test,dev,demo,bench,plot,shell,grpc,gpu,serve,notify,lint,postgresql,mcp,dashboards,docs,dns,kubernetes
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
 # Schemas of Kubernetes' own kinds: read out of the wheel, as it holds seventeen thousand files.

@@ -29,6 +29,7 @@ from diagnostics.settings.tree import (
     FileDiscoverySettings,
     FoundSettings,
     HttpDiscoverySettings,
+    KubernetesDiscoverySettings,
     PrometheusDiscoverySettings,
     ServerSettings,
     Settings,
@@ -39,6 +40,7 @@ from exporters.sources.access import SourceOptions, secret_of
 from exporters.sources.dns_targets import DnsTargets
 from exporters.sources.file_targets import FileTargets
 from exporters.sources.http_targets import MOST_BYTES, HttpTargets
+from exporters.sources.kubernetes_targets import KubernetesTargets, PodQuery
 from exporters.sources.prometheus_targets import PrometheusTargets
 from exporters.sources.target_list import FoundTarget, TargetList, TargetSource, lines_of_refused
 
@@ -52,6 +54,8 @@ RETRY = 30.0
 # longer than a minute is watched by itself until it was looked at.
 GATHER, PATIENCE = 3.0, 60.0
 _PAUSE = 0.2
+AFTER_FAILURE = 5.0
+"""Seconds before a source that waits for news by itself is tried again."""
 _PLAN = "watching found servers"
 Look = Callable[[ServerSettings, CollectSettings], Served]
 
@@ -89,6 +93,8 @@ def _source(settings: FoundSettings) -> TargetSource:
             return PrometheusTargets(settings.url, settings.jobs, options, refresh=settings.refresh)
         case DnsDiscoverySettings():
             return _dns(settings)
+        case KubernetesDiscoverySettings():
+            return _kubernetes(settings)
     raise AssertionError(settings)
 
 
@@ -103,6 +109,17 @@ def _dns(settings: DnsDiscoverySettings) -> TargetSource:
         scheme=settings.scheme,
         refresh=settings.refresh,
     )
+
+
+def _kubernetes(settings: KubernetesDiscoverySettings) -> TargetSource:
+    query = PodQuery(
+        namespace=settings.namespace,
+        selector=settings.selector,
+        service=settings.service,
+        port=settings.port,
+        scheme=settings.scheme,
+    )
+    return KubernetesTargets(query, kubeconfig=settings.kubeconfig, context=settings.context, timeout=settings.timeout)
 
 
 def _options(settings: UrlDiscoverySettings, most: int) -> SourceOptions:
@@ -166,14 +183,17 @@ class Follower:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
+            pause = 0.0
             try:
                 self._take(self._source.find())
             except DiagError as error:
+                pause = AFTER_FAILURE
                 self._fail(str(error))
             except Exception as error:
+                pause = AFTER_FAILURE
                 log.exception("finding servers by %s", self.name)
                 self._fail(type(error).__name__)
-            self._stopped.wait(self._source.refresh)
+            self._stopped.wait(max(self._source.refresh, pause))
 
     def _fail(self, reason: str) -> None:
         if not self._stopped.is_set():

@@ -196,6 +196,20 @@ class DnsDiscoverySettings(ListedSettings):
     timeout: Seconds = Field(default=5.0, gt=0, le=60, description="Time after which the look at one name fails.")
 
 
+class KubernetesDiscoverySettings(ListedSettings):
+    """Ready pods of a namespace of Kubernetes. Needs the extra `kubernetes`."""
+
+    namespace: Name = Field(description="Namespace of the pods.")
+    selector: str = Field(default="", description="Labels of the pods, as in `app=triton,tier!=test`. Empty: all.")
+    service: str = Field(default="", description="Service whose pods are meant, as it selects them.")
+    port: str = Field(default="8000", description="Number of the port, or its name in the pod.")
+    kubeconfig: Path | None = Field(
+        default=None, description="File that says how the cluster is reached. Default: the pod's own account."
+    )
+    context: str = Field(default="", description="Which context of the kubeconfig. Empty: its current one.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which a request fails.")
+
+
 class DiscoverySettings(SettingsSection):
     """Servers that are found instead of written down. A server that is in `[[server]]` too is read as it says there."""
 
@@ -210,12 +224,13 @@ class DiscoverySettings(SettingsSection):
     file: tuple[FileDiscoverySettings, ...] = ()
     http: tuple[HttpDiscoverySettings, ...] = ()
     dns: tuple[DnsDiscoverySettings, ...] = ()
+    kubernetes: tuple[KubernetesDiscoverySettings, ...] = ()
     prometheus: tuple[PrometheusDiscoverySettings, ...] = ()
 
     @property
     def sources(self) -> tuple[FoundSettings, ...]:
         """What finds servers, in the order of precedence."""
-        return (*self.file, *self.http, *self.dns, *self.prometheus)
+        return (*self.file, *self.http, *self.dns, *self.kubernetes, *self.prometheus)
 
 
 class SloSettings(SettingsSection):

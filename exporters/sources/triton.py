@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from exporters.sources.access import SourceOptions
 from exporters.sources.address import DEFAULT_HTTP_PORT, Address, parse_address, safe
 from exporters.sources.host import find_server, listening_ports
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure
+from exporters.sources.kubernetes_targets import PREFIX, service_urls
 from exporters.sources.parallel import Lanes
 from exporters.sources.probe import OtherServer, first_found, probe_grpc, probe_http, probe_metrics
 from exporters.sources.triton_grpc import NOT_INSTALLED
@@ -130,18 +131,33 @@ def discover_all(
 ) -> tuple[list[TritonServer], list[CollectError]]:
     """Return the servers that `urls` belong to, each once, and the failures of those that were not found.
 
+    `k8s://namespace/service` stands for each ready pod of a Service.
+
     Raises:
         UsageError: a URL or an option cannot be used.
 
     """
+    wanted, failed = _pods_named(dict.fromkeys(urls))
     with ThreadPoolExecutor(max_workers=16) as pool:
-        found = list(pool.map(lambda url: _discover_or_fail(url, options), dict.fromkeys(urls)))
+        found = list(pool.map(lambda url: _discover_or_fail(url, options), wanted))
     servers: dict[str, TritonServer] = {}
-    for url, one in zip(dict.fromkeys(urls), found, strict=True):
+    for url, one in zip(wanted, found, strict=True):
         if isinstance(one, TritonServer):
             one.given = servers[one.name].given if one.name in servers else safe(url)
             servers[one.name] = one
-    return list(servers.values()), [one for one in found if isinstance(one, CollectError)]
+    return list(servers.values()), failed + [one for one in found if isinstance(one, CollectError)]
+
+
+def _pods_named(urls: Iterable[str]) -> tuple[list[str], list[CollectError]]:
+    """Return addresses with those of a service's pods instead of the service, and the services without any."""
+    named: dict[str, None] = {}
+    failed: list[CollectError] = []
+    for url in urls:
+        try:
+            named |= dict.fromkeys(service_urls(url) if url.startswith(PREFIX) else [url])
+        except CollectError as error:
+            failed.append(error)
+    return list(named), failed
 
 
 def _discover_or_fail(url: str, options: SourceOptions | None) -> TritonServer | CollectError:

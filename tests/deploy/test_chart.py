@@ -211,3 +211,30 @@ def test_names_stay_short_enough_for_pods_of_a_fleet(chart: Chart) -> None:
     # A label holds the pod's name with its number, or the revision's, of ten letters.
     assert len(workload["metadata"]["name"]) <= 63 - len("-0123456789")
     assert all(len(one["metadata"]["name"]) <= 63 for one in manifests)
+
+
+def test_found_pods_take_a_token_and_a_role_that_only_lists_and_watches(chart: Chart) -> None:
+    without, values = made(chart, {}), {"discovery": {"namespaces": ["a", "b"], "apiServer": ["10.0.0.1/32"]}}
+    assert not {"Role", "RoleBinding"} & kinds(without)
+    manifests = made(chart, values)
+    roles = [one for one in manifests if one["kind"] == "Role"]
+    assert [one["metadata"]["namespace"] for one in roles] == ["a", "b"]
+    assert all(
+        one["rules"] == [{"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["list", "watch"]}]
+        for one in roles
+    )
+    (account,) = [one["metadata"] for one in manifests if one["kind"] == "ServiceAccount"]
+    for binding in (one for one in manifests if one["kind"] == "RoleBinding"):
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+        assert binding["roleRef"]["name"] in {one["metadata"]["name"] for one in roles}
+    (policy,) = [one for one in manifests if one["kind"] == "NetworkPolicy"]
+    assert {"ipBlock": {"cidr": "10.0.0.1/32"}} in policy["spec"]["egress"][-1]["to"]
+    for found, token in ((manifests, True), (without, False)):
+        (pod,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "Deployment"]
+        assert pod["automountServiceAccountToken"] is token
+    assert [fault for one in manifests for fault in faults(one)] == []
+
+
+def test_a_chart_may_name_what_finds_servers_instead_of_servers(chart: Chart) -> None:
+    assert made(chart, {"config": "[[discovery.kubernetes]]\nnamespace = 'a'\n"})

@@ -141,6 +141,13 @@ def test_each_kind_of_source_is_made_of_its_settings(tmp_path: Path) -> None:
         sources_of(Settings.model_validate({"discovery": written}))
 
 
+def test_pods_are_a_source(tmp_path: Path) -> None:
+    pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed")
+    written = {"namespace": "ml", "service": "triton", "port": "http", "kubeconfig": tmp_path / "gone"}
+    with pytest.raises(UsageError, match=r"discovery\.kubernetes: no cluster can be reached"):
+        sources_of(Settings.model_validate({"discovery": {"kubernetes": [written]}}))
+
+
 def test_a_source_that_is_written_twice_is_refused() -> None:
     settings = Settings.model_validate({"discovery": {"file": [{"files": ["x.json"]}, {"files": ["x.json"]}]}})
     with pytest.raises(UsageError, match=r"file x.json: is there twice"):

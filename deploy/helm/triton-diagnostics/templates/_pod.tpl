@@ -13,7 +13,7 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ $name }}
-  automountServiceAccountToken: false
+  automountServiceAccountToken: {{ not (empty .Values.discovery.namespaces) }}
   enableServiceLinks: false
   # Writes that are under way are finished.
   terminationGracePeriodSeconds: 60
