@@ -79,7 +79,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     queue, window = ledger.read(QUEUE_SECONDS, subject), ledger.read(BATCH_DELAY, subject)
     gathering = _gathering(ledger, subject, window)
     if gathering.value == 0:
-        return Quiet(because="every request fills a batch by itself")
+        return Quiet(because="each request fills a batch alone")
     shares = queue / gathering
     if not ledger.compare("queue_in_gathering", shares, LEAST_OF_WINDOW):
         return Quiet(because="the queue is far shorter than batches take to gather")

@@ -54,7 +54,7 @@ LINEAR_COST = Limit(
 BATCHES_FORM = Limit(
     value=1.5,
     unit=Unit.COUNT,
-    because="below 1.5 items per execution most requests run alone and wait for nobody",
+    because="below 1.5 items per execution most requests run alone and do not wait",
 )
 CHECK = Check(
     layer=Layer.SERVING,

@@ -101,7 +101,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="its callers call it as one stage of an ensemble")
     outside = _outside(ledger, subject)
     if outside.missing is Missing.NOT_EXPORTED:
-        return Quiet(because="no client is seen: the server's own time is judged")
+        return Quiet(because="no client was observed, so only the server's own time is known")
     if quiet := _not_long_by_itself(ledger, subject, outside):
         return quiet
     if _threads_are_busy(ledger, subject):

@@ -23,8 +23,7 @@ from diagnostics.units import Unit
 THREAD_BUSY = Limit(
     value=0.7,
     unit=Unit.RATIO,
-    because="before one thread that is busy for so long a request spends over three times what it takes to handle it "
-    "(M/M/1: 1 ÷ (1 − 0.7))",
+    because="with one thread this busy, a request takes over three times its handling time (M/M/1: 1 ÷ (1 − 0.7))",
 )
 THREAD_FREE = Limit(
     value=0.5,
@@ -85,7 +84,7 @@ def may_be_short_of_threads(ledger: Ledger, subject: Subject) -> bool:
 QUEUE = Limit(
     value=WORTHWHILE_SECONDS,
     unit=Unit.SECONDS,
-    because="a queue shorter than what is worth a change cannot be its reason",
+    because="a queue below 5 ms is not worth a change",
 )
 BUSY = Limit(
     value=0.7,

@@ -54,7 +54,7 @@ FULL = Limit(
 SHARE = Limit(
     value=0.1,
     unit=Unit.RATIO,
-    because="who takes a tenth of the turns lengthens the others by about a ninth, less than what is worth a change",
+    because="a process with a tenth of the turns slows the others by about a ninth, too little to be worth a change",
 )
 ALWAYS = Limit(
     value=0.9,

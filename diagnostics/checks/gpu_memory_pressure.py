@@ -34,7 +34,7 @@ from diagnostics.signals.host import OUT_OF_MEMORY
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.units import Unit
 
-REFUSED = Limit(value=1, unit=Unit.COUNT, because="one model that found no memory is one that nobody can call")
+REFUSED = Limit(value=1, unit=Unit.COUNT, because="a model that could not be loaded cannot serve requests")
 FULL = Limit(
     value=0.97,
     unit=Unit.RATIO,
@@ -81,8 +81,8 @@ def _fires(summary: str, severity: Severity) -> Fires:
         summary=summary,
         severity=severity,
         suggestion=Suggestion(
-            text="unload what is not used, run fewer instances of large models, or lower an engine's "
-            "kv_cache_free_gpu_mem_fraction; bound loads with --model-load-gpu-limit (at a restart)",
+            text="unload unused models, run fewer instances of large models, or lower an engine's "
+            "kv_cache_free_gpu_mem_fraction; limit loads with --model-load-gpu-limit (at a restart)",
             remedy=Remedy.MITIGATE,
         ),
     )

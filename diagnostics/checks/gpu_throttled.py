@@ -70,7 +70,7 @@ LOST = Limit(
 LOWERED = Limit(
     value=0.9,
     unit=Unit.RATIO,
-    because="a limit a tenth below the card's own was set by somebody; smaller differences are rounding of vendors",
+    because="a limit 10 % below the card's own was set on purpose; smaller differences are vendors' rounding",
 )
 CHECK = Check(
     layer=Layer.GPU,

@@ -59,7 +59,7 @@ WORKING = Limit(
 WAITING = Limit(
     value=0.2,
     unit=Unit.RATIO,
-    because="where tasks wait for a processor in under a fifth of the time, it is busy and nobody is starved",
+    because="where tasks wait for a processor in under a fifth of the time, the host is busy, but no task starves",
 )
 OCCUPIED = Limit(
     value=0.25,
@@ -108,7 +108,7 @@ def _throughout(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         _waits_are_measured(ledger, subject)
         return Quiet(because="requests hardly wait for an instance")
     if ledger.evidence.is_engine(subject):
-        return Quiet(because="an engine's row says nothing of processors")
+        return Quiet(because="an engine's row does not show its CPU use")
     full, held = ledger.as_alternative().at_least(HOST_CPU_BUSY, subject, HOST_FULL), _is_held_back(ledger, subject)
     if not (full or held or waits_for_processors(ledger, subject)):
         _waits_are_measured(ledger, subject)

@@ -79,8 +79,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         # The gauge that Triton exports is the whole machine's: it may be somebody else who grows.
         severity=Severity.INFO if growth.estimated or (left.value or 0.0) > DAY else Severity.WARNING,
         suggestion=Suggestion(
-            text="find the process that grows (the server or one model's stub); bound what waits between stages, reuse "
-            "client connections; restart replicas in turn until it is mended",
+            text="find the process that grows (the server or one model's stub); limit what waits between stages, and "
+            "reuse client connections; until then, restart replicas in turn",
             remedy=Remedy.MITIGATE,
         ),
     )

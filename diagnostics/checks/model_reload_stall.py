@@ -38,7 +38,7 @@ from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOA
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.units import Unit
 
-LOADED = Limit(value=1, unit=Unit.COUNT, because="without a load there is none to wait for")
+LOADED = Limit(value=1, unit=Unit.COUNT, because="one load is enough to wait for")
 ALIGNED = Limit(
     value=0.5,
     unit=Unit.RATIO,

@@ -81,7 +81,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if ledger.evidence.read(FAILED_VERSIONS, subject).missing is Missing.NOT_EXPORTED:
         raise Undecided(FAILED_VERSIONS.name, Missing.NOT_EXPORTED)
     if not ledger.at_least(FAILED_VERSIONS, subject, FAILED):
-        return Quiet(because="no load of it failed, and nobody asked for it while it was away")
+        return Quiet(because="no load failed, and no client requested it while it was away")
     return _failed_load(ledger, subject)
 
 
@@ -142,15 +142,15 @@ def _remedy(found: Sequence[Outage], subject: Subject, *, still: bool) -> str:
             "of the load balancer before it is stopped, and let it back when it is ready"
         )
     if any(one.reason not in ("", UNLOADED_REASON) for one in found):
-        return f"repair {subject.model} as the reason says and load it again, or put the version before it back"
+        return f"repair {subject.model} as the reason says and load it again, or restore the previous version"
     if still:
-        return f"load {subject.model} again; find out who unloaded it"
-    first = "" if found and found[-1].state == LOADING else f"find out who unloaded {subject.model}; "
+        return f"load {subject.model} again; find what unloaded it"
+    first = "" if found and found[-1].state == LOADING else f"find what unloaded {subject.model}; "
     return f"{first}load new versions beside the old one, or on a replica without requests"
 
 
 _OPEN_AGAIN = (
-    "find out what closed the inference port of {server} (its log, --allow-http and --http-port, a network policy, its "
+    "find what closed the inference port of {server} (its log, --allow-http and --http-port, a network policy, its "
     "file descriptors), and restart it; take it out of the load balancer meanwhile"
 )
 
@@ -174,7 +174,7 @@ def _closed_port(ledger: Ledger, subject: Subject) -> Fires:
 def _failed_load(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     reason = _reason(ledger, subject)
     if any(mark in reason for mark in OF_A_MEMBER):
-        return Quiet(because="a member of the ensemble is what is missing")
+        return Quiet(because="a member of the ensemble is missing instead")
     serves = ledger.need(READY_VERSIONS, subject) > 0
     wanted = ledger.need(MODEL_WANTED, subject) > 0
     because = f": {reason}" if reason else ""
@@ -183,7 +183,7 @@ def _failed_load(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         failed_share=0.0 if serves or not wanted else 1.0,
         severity=Severity.CRITICAL if wanted and not serves else Severity.WARNING,
         suggestion=Suggestion(
-            text=f"repair {subject.model} as the reason says and load it again, or put the version before it back; let "
+            text=f"repair {subject.model} as the reason says and load it again, or restore the previous version; let "
             "deployments wait for READY"
         ),
     )
@@ -192,7 +192,7 @@ def _failed_load(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 def _outcome(serves: bool, wanted: bool) -> str:
     if serves:
         return "and an older version goes on serving"
-    return "and every request to it is refused" if wanted else "and nothing shows whether anybody asks for it"
+    return "and every request to it is refused" if wanted else "and nothing shows whether clients request it"
 
 
 def _reason(ledger: Ledger, subject: Subject) -> str:

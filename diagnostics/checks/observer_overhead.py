@@ -60,7 +60,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if not ledger.at_least(REQUEST_RATE, subject, HOT):
         return Quiet(because="too few requests for bookkeeping to matter")
     if not ledger.at_most(EXECUTION_SECONDS, subject, SMALL):
-        return Quiet(because="executions are long beside any bookkeeping")
+        return Quiet(because="executions are long compared to any bookkeeping")
     summaries = bool(ledger.read(SUMMARIES, subject).value)
     traced = ledger.read(TRACED_SHARE, subject)
     often = traced.value is not None and ledger.as_alternative().compare(TRACED_SHARE.name, traced, NEARLY_ALL)

@@ -35,7 +35,7 @@ from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SECONDS, QUEUE_SPREAD, REQUEST_SECONDS
 from diagnostics.units import Unit
 
-LEVELS = Limit(value=2, unit=Unit.COUNT, because="with one level nobody overtakes")
+LEVELS = Limit(value=2, unit=Unit.COUNT, because="with one level no request overtakes")
 UNEQUAL = Limit(
     value=10.0,
     unit=Unit.COUNT,

@@ -51,7 +51,7 @@ def in_turns(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if not ledger.worthwhile("without_turns_saves", subject, saved):
         return Quiet(because="executions that take turns cost little")
     return Fires(
-        summary=f"{load.instances} instances of {subject.model} take turns: beside others an execution lasts "
+        summary=f"{load.instances} instances of {subject.model} take turns: next to others, an execution takes "
         f"{stretch.value:.2g} times as long ({show(now)} on average), with room on the device and the host",
         claims=(
             Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=shorter),

@@ -144,8 +144,8 @@ def _finding(ledger: Ledger, subject: Subject, extra: Signal, *, larger: bool, f
         saved_seconds=0.0 if full else seconds,
         severity=Severity.INFO if full else Severity.WARNING,
         suggestion=Suggestion(
-            text="ask who changed what at that time; size the deployment for the new load if it is to stay, else limit "
-            "it in front of Triton",
+            text="ask who made a change at that time; if the new load stays, size the deployment for it, otherwise "
+            "limit it in front of Triton",
             remedy=Remedy.MITIGATE,
         ),
     )

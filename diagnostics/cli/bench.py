@@ -140,7 +140,7 @@ def command(
         if png is not None:
             _drawing()(report, png, by)
         if report.ended and output != "text":
-            warn(f"ended early: {report.ended}; what was measured until then is in the report")
+            warn(f"ended early: {report.ended}; the report has the results until then")
     ctx.exit(_exit_code(report))
 
 

@@ -90,7 +90,7 @@ class _Test:
         plan = self.requested.plan
         contenders = list(self._watched(targets, stack))
         total = Unit.SECONDS.show(plan.total_seconds * len(targets))
-        self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
+        self.tell(f"{total} of load at least; Ctrl-C ends early, and shows the results until then")
         self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.requested.limits, tell=self.tell)
         runner.run(self.sweep.run())
 

@@ -204,7 +204,7 @@ def _check(source: EvidenceSource) -> None:
         raise UsageError("captures and servers cannot be read together", hint=hint)
     if not all(on_disk) and (question.at is not None or question.since is not None):
         hint = "record it, then look at the capture"
-        raise UsageError("a server only tells of now", where="--at, --since", hint=hint)
+        raise UsageError("a server only has current data", where="--at, --since", hint=hint)
 
 
 def _check_reaching(options: SourceOptions, *, on_disk: bool, stored: bool) -> None:

@@ -190,7 +190,7 @@ def command(
     """Explain why an endpoint is slow, and which line to change."""
     check = _check_id(why_not) if why_not is not None else None
     if check is not None and output != "text":
-        raise UsageError("is text", where="--why-not", hint="leave out one of them: the JSON tells of every check")
+        raise UsageError("is text", where="--why-not", hint="use only one of them: the JSON covers every check")
     if verbose and output != "text":
         raise UsageError("is for text", where="--verbose", hint="leave it out: other outputs hold everything")
     wanted = Objective.parse(objective) if objective is not None else None

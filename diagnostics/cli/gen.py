@@ -84,7 +84,7 @@ def command(ctx: click.Context, only_check: bool, output: Path | None, runbooks:
 @command.command(epilog=_RULES_EPILOG)
 @_writing_options
 @click.option(
-    "--replay", metavar="URL", help="A Prometheus: tell how often each alert would have fired, write nothing."
+    "--replay", metavar="URL", help="A Prometheus: print how often each alert would have fired, write nothing."
 )
 @click.option("--since", type=DURATION, default="7d", show_default=True, help="How much of its history to replay.")
 @connection_options

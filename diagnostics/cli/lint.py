@@ -49,7 +49,9 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default=True,
     help="Exit with 1 when there is a problem as bad as this.",
 )
-@click.option("--fix", is_flag=True, help="Print the patch that mends what settings mend; sums go to standard error.")
+@click.option(
+    "--fix", is_flag=True, help="Print the patch of all problems that settings solve; counts go to standard error."
+)
 @click.option("--config", "config", type=_FILE, help="Settings, instead of the nearest .diag-lint.toml.")
 @click.option("--runbooks", metavar="URL", default="", help="Where you publish rules/lint; SARIF's rules link there.")
 @click.option("--rule", "only", multiple=True, metavar="ID", help="Ask this rule only; may be repeated.")

@@ -41,7 +41,7 @@ def explain_history(directory: Path, deployment: str | None, question: WindowOpt
     name = _chosen(directory, deployment)
     newest = raw.newest_end(directory, name)
     if newest is None:
-        hint = "let the service read a few rounds; its page tells what it cannot read"
+        hint = "let the service read a few rounds; its page shows what it cannot read"
         raise CollectError(f"nothing was recorded of {name} yet", where=str(directory), hint=hint)
     at = moment(question.at, newest) if question.at is not None else newest
     explanation = explain_at(directory, name, at, question.since or WINDOW_SECONDS, question.objective)

@@ -125,7 +125,7 @@ def read_saved(names: Sequence[str]) -> Given:
             parts = pages_in(body) if kind is BodyKind.METRICS else [body]
             bodies += [_saved(Path(name), kind, part, at) for part in parts]
         else:
-            notes.append(_note(name, f"{kind.value} says nothing of time", "save its statistics or configuration"))
+            notes.append(_note(name, f"{kind.value} has no time", "save its statistics or configuration"))
     return _with_test(list(_once(bodies, notes)), notes, tests)
 
 
@@ -249,7 +249,7 @@ def _basis_spot(basis: Basis) -> Iterator[BlindSpot]:
         )
     elif basis is Basis.UNKNOWN:
         why, fix = (
-            "nothing tells how long it was between the readings",
+            "the time between the readings is unknown",
             "name files by their time, as metrics-$(date +%s).txt",
         )
         yield BlindSpot(what=what, why=why, fix=fix)
@@ -304,7 +304,7 @@ def _failed_loads(explanation: Explanation) -> Iterator[Symptom]:
             if change.kind is Happened.LOAD_FAILED:
                 yield Symptom(
                     text=f"{change} at {time_text(change.at)}: {change.reason or 'no reason is given'}",
-                    next_measurement="mend what the log says, and load the model again",
+                    next_measurement="correct what the log reports, and load the model again",
                 )
 
 

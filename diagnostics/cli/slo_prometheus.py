@@ -51,5 +51,5 @@ def _missed(failed: Sequence[tuple[str, CollectError]], answered: int, requested
     if not failed:
         return None
     name, error = failed[-1]
-    reached = f" ({answered} of {requested} objectives are told)" if requested > 1 else ""
+    reached = f" ({answered} of {requested} objectives have values)" if requested > 1 else ""
     return CollectError(f"{name}: {error.what}{reached}", where=error.where, hint=error.hint)

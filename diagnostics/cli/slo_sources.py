@@ -83,7 +83,7 @@ def _is_history(path: Path) -> bool:
 def _no_source(source: str) -> UsageError:
     if "://" in source or _PORT.search(source):
         hint = "record it with diag record, or let diag serve count"
-        return UsageError("a server only tells of now", where=source, hint=hint)
+        return UsageError("a server only has current data", where=source, hint=hint)
     hint = "name a recording, a history of diag serve, or prometheus+http://…"
     return UsageError("there is no such file or folder", where=source, hint=hint)
 

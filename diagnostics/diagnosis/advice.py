@@ -78,7 +78,7 @@ _HOW_UNKNOWN = "load it; without model control restart the server, with polling 
 
 
 def _edit(made: Patch, model: str) -> str:
-    return "patch -p1 in the model repository" if made.base == "file" else f"edit {model}/config.pbtxt as it says"
+    return "patch -p1 in the model repository" if made.base == "file" else f"edit {model}/config.pbtxt as it states"
 
 
 def _posts(model: str, *, alone: bool) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ def _touches(change: ConfigChange, radius: BlastRadius, config: ModelConfig | No
             more = "; each further instance holds its own copy of the model" if _adds_instances(change, config) else ""
             return f"applied in place, without a reload{more}"
         case BlastRadius.RELOAD if engine:
-            return "unloads and loads the engine: requests are refused meanwhile, so one replica at a time"
+            return "unloads and loads the engine: requests are refused during the load, so change one replica at a time"
         case BlastRadius.RELOAD:
-            return "reloads the model: both copies in memory meanwhile; what is queued is still answered"
+            return "reloads the model: both copies are in memory during the load; queued requests are still answered"
         case BlastRadius.ENGINE_REBUILD:
             return "needs a new engine"
 

@@ -26,7 +26,7 @@ def reason_to_keep_reading(explanation: Explanation, previous: Explanation | Non
     """
     seconds = explanation.window.end - explanation.window.start
     if seconds < SHORTEST_SECONDS:
-        return f"{seconds:.0f} s are too short to tell a cause from a moment"
+        return f"{seconds:.0f} s are too short to tell a lasting cause from a short one"
     longest = _longest_execution(explanation.evidence)
     if longest and seconds < EXECUTIONS_PER_SPAN * longest[1]:
         return f"executions of {longest[0]} take {longest[1]:.2g} s, and counters move when they end"

@@ -498,7 +498,7 @@ def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:
         if not all(change.zoned for change in evidence.changes(server.server)):
             yield BlindSpot(
                 what=f"when it was that the log of {server.server} tells of",
-                why="its times tell no offset; they are taken as UTC",
+                why="its times have no offset; they are read as UTC",
                 fix="keep the log as Triton writes it, or write its times with their offset",
             )
 

@@ -159,8 +159,9 @@ def repository_notes(evidence: Evidence, *, explained: bool) -> Iterator[Note]:
         yield Note(
             f"requests to {', '.join(models[:MOST_SHOWN])}{more} on {server}",
             f"{why}: the server refuses such requests and counts none of them",
-            "if clients send any, read why the server's log refused the model ('Poll failed', 'failed to load'), or "
-            "load it; clients' own error counts tell",
+            "if clients send any, read in the server's log why it refused the model ('Poll failed', 'failed to "
+            "load'), or "
+            "load it; clients' own error counts also show it",
         )
 
 

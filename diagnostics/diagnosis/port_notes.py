@@ -17,7 +17,7 @@ _HIDES = {
 _FIX = {
     INFERENCE_PORT: "ask the port as a client does (curl -i HOST:8000/v2/health/ready); if it is refused, clients are "
     "too, whatever the metrics page shows; if it is slow, read the server's log and threads",
-    METRICS_PORT: "look at who closed it (--allow-metrics, --metrics-port, a network policy); until then only "
+    METRICS_PORT: "find what closed it (--allow-metrics, --metrics-port, a network policy); until then only "
     "statistics are counted",
 }
 

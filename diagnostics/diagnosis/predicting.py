@@ -101,7 +101,7 @@ def _relieved(fitted: Fitted, fires: Fires, entry: EntryPoint | None) -> Fitted 
 _PART = 3
 # Standard errors between what is offered and what can be done, beyond which chance does not explain the difference.
 _CERTAIN = 2.0
-_TRACE = "trace every request (rate=100), which shows clients who wait for their answers"
+_TRACE = "trace every request (rate=100), which shows clients that wait for their answers"
 
 
 def grew(evidence: Evidence, on: Subject) -> bool | None:
@@ -313,7 +313,7 @@ class Simulations:
 
 
 def effect(requested: Intervention, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
-    """Return what the suggestion does, by simulation where that is given and affordable, else by closed forms.
+    """Return what the suggestion does, by simulation where that is given and affordable, else by formulas.
 
     `doubt` is why it is to be trusted less.
 
@@ -327,7 +327,7 @@ def effect(requested: Intervention, finding: Finding, simulations: Simulations |
     simulate, now, found = forecast is not estimate, requested.fitted.measured, forecast(requested.after)
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
-        by = "the simulation finds" if simulate else "the closed forms, coarser than diag whatif, find"
+        by = "the simulation finds" if simulate else "the formulas, coarser than diag whatif, find"
         return _endless(requested, forecast(requested.fitted), found, by)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
@@ -364,7 +364,7 @@ def _endless(requested: Intervention, before: Performance, found: Performance, b
 
 def _either(now: float, mean: Estimate) -> Unpredicted:
     show = Unit.SECONDS.show
-    high = "not keeping up" if mean.high is None else show(mean.high)
+    high = "unbounded" if mean.high is None else show(mean.high)
     return Unpredicted(
         because=f"requests may take less long or longer, from {show(mean.low)} to {high} instead of {show(now)}",
         overrules=True,

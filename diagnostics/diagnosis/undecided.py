@@ -92,7 +92,7 @@ def silent_port(evidence: Evidence) -> Unread | None:
         if on.model is None and evidence.read(ABSENT_THROUGHOUT, on).value:
             return Unread(
                 f"the inference port of {on.server} answered no read, and no request was completed meanwhile: it may "
-                "refuse all of them",
+                "refuse all requests",
                 "send it a request as a client does; look at the errors that clients get, and at the server's log",
             )
     return None
@@ -133,7 +133,7 @@ def refusals_unseen(evidence: Evidence) -> Unread | None:
         if triton and paged and unlisted and not _clients_see(evidence):
             return Unread(
                 f"only metrics pages of {model.server} were read: requests that it refuses, as for a model that is not "
-                "loaded, are in none of them",
+                "loaded, are not in them",
                 FAILED_VERSIONS.fix,
             )
     return None
@@ -227,7 +227,7 @@ def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread |
         if 0 < reads < FEWEST_READS:
             return Unread(
                 f"counters of {server} were read {reads} times: that shows means, and no stall or change between them",
-                f"read for longer or more often: {FEWEST_READS} reads tell a change from what is usual",
+                f"read longer or more often: {FEWEST_READS} reads tell a change from what is usual",
             )
     return None
 
@@ -474,7 +474,7 @@ def _inside_engines(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[
             if item.requests < ENOUGH_EVENTS or config is None or not generates(config) or evidence.is_engine(on):
                 continue
             yield Open(
-                text=f"{stage.model} runs an engine of which no gauges were read: requests may wait inside it",
+                text=f"{stage.model} runs an engine whose gauges were not read: requests may wait inside it",
                 next_measurement=ENGINE_WAITING.fix,
                 cells={(item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.COMPUTE): seconds},
                 mean_seconds=item.mean_seconds,

@@ -60,13 +60,13 @@ def stage_load(see: Ledger, on: Subject) -> StageLoad:
 IN_USE = Limit(
     value=0.7,
     unit=Unit.RATIO,
-    because="a resource that is held for 70 % of the time makes who needs it wait longer than it is held (M/G/1)",
+    because="a resource that is held for 70 % of the time makes each request for it wait longer than it is held "
+    "(M/G/1)",
 )
 STRETCHED = Limit(
     value=1.25,
     unit=Unit.RATIO,
-    because="executions that take turns last half as long again beside another, which leaves them the rest of its turn "
-    "to wait; half of that is what more instances would share already",
+    because="executions that take turns last 50 % longer next to another; the limit is half of that",
 )
 
 

@@ -267,5 +267,5 @@ WORTHWHILE_TIME = Limit(
 WORTHWHILE_PART = Limit(
     value=WORTHWHILE_SHARE,
     unit=Unit.RATIO,
-    because="under 15 % of a request's time no user tells the difference, and models are no better than that",
+    because="under 15 % of a request's time users notice no difference, and predictions are no more accurate",
 )

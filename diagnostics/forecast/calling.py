@@ -107,7 +107,7 @@ def _traced(found: Sequence[TracedVisit]) -> ExecutionCalls | None:
     whole = sum(call.end - call.start for visit in alike for call in visit.below)
     inside = sum(union_of((call.start, call.end) for call in visit.below) for visit in alike)
     if whole > _AT_ONCE * inside:
-        return ExecutionCalls(unknown="calls beside each other are not simulated")
+        return ExecutionCalls(unknown="parallel calls are not simulated")
     each = {name: [call for visit in alike for call in visit.below if call.model == name] for name, _ in usual}
     return ExecutionCalls(
         called=tuple(
@@ -131,7 +131,7 @@ def _counted(evidence: Evidence, on: Subject) -> ExecutionCalls:
     if not all(call.in_step for call in found.calls):
         return ExecutionCalls(unknown="how many calls an execution makes is not known")
     if any(call.beside for call in found.calls):
-        return ExecutionCalls(unknown="calls beside each other are not simulated")
+        return ExecutionCalls(unknown="parallel calls are not simulated")
     if any(evidence.hides_time(Subject(server=on.server, model=call.model)) for call in found.calls):
         return ExecutionCalls(unknown="how long a call takes is hidden")
     made = ExecutionCalls(
@@ -141,7 +141,7 @@ def _counted(evidence: Evidence, on: Subject) -> ExecutionCalls:
         )
     )
     if execution is None or not _is_sequence(made, execution):
-        return ExecutionCalls(unknown="whether its calls run one after another or beside each other is not known")
+        return ExecutionCalls(unknown="whether its calls run in sequence or in parallel is unknown")
     return made
 
 

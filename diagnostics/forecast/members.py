@@ -168,7 +168,7 @@ def _refuse_what_is_held(evidence: Evidence, on: Subject, calls: ExecutionCalls)
     }
     for why, holds in held.items():
         if holds(evidence, on) and not (holds is _takes_turns and calls.called):
-            raise Unpredictable(why, where=f"model {on.model}", hint="mend that first: diag explain says how")
+            raise Unpredictable(why, where=f"model {on.model}", hint="correct that first: diag explain shows how")
 
 
 def _takes_turns(evidence: Evidence, on: Subject) -> bool:
@@ -269,8 +269,8 @@ def missed(model: str, bounds: Interval = OVERTAKES) -> str:
     """Say what a queue policy or priorities bring."""
     return (
         f"with its queue policy or priorities, {model}'s batcher misses {bounds[0]:.0%} to {bounds[1]:.0%} of the"
-        " moments at which an instance becomes idle, and sleeps on until a request comes or half a second is over: a"
-        " race of the host's threads, of which nothing is promised"
+        " moments at which an instance becomes idle, and sleeps until a request arrives or 0.5 s have passed: a"
+        " race of the host's threads, so this number is uncertain"
     )
 
 

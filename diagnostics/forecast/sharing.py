@@ -233,8 +233,8 @@ def _gpu(
         low=low,
         central=central,
         high=high,
-        assumption="executions share the GPU as far as its measured use tells; a power cap, or other programs on it, "
-        "would slow them further",
+        assumption="executions share the GPU by its measured use; a power cap or other programs would slow them "
+        "further",
     )
 
 

@@ -195,7 +195,7 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
         if not certain:
             what = "are independent (Poisson)"
         elif central > 1:
-            what = f"come in bursts of about {central:.2g} at once, as their index of dispersion says"
+            what = f"come in bursts of about {central:.2g} at once, by their index of dispersion"
         else:
             what = f"come more evenly than by chance (index of dispersion {index.value:.2g})"
     else:

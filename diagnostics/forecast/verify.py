@@ -173,12 +173,12 @@ def _distinguished(after: Estimate, predicted: Estimate, unchanged: Estimate, se
     same, gap = difference(after, unchanged), abs(predicted.value - unchanged.value)
     nearer = abs(after.value - predicted.value) < abs(same.value)
     if nearer and (same.low > 0 or same.high < 0):
-        return Judgement(verdict=Verified.CONFIRMED, reason="as predicted, and not as the old settings would do")
+        return Judgement(verdict=Verified.CONFIRMED, reason="as predicted, and unlike the old settings")
     width = max(same.half_width, difference(after, predicted).half_width)
     if width < gap / 2:
-        reason = "the measurement lies between what was predicted and no effect, closer than forecasts can tell"
+        reason = "the measurement lies between the prediction and no effect, too close to decide"
         return Judgement(verdict=Verified.INCONCLUSIVE, reason=reason)
-    reason = "the measurement fits both what was predicted and no effect"
+    reason = "the measurement fits both the prediction and no effect"
     return Judgement(verdict=Verified.INCONCLUSIVE, reason=reason, seconds_needed=longer(seconds, width, gap / 2))
 
 
@@ -211,7 +211,7 @@ def longer(seconds: float, half_width: float, wanted: float) -> float | None:
 def _off(off: DifferenceEstimate, predicted: Estimate) -> str:
     share = abs(off.value) / predicted.value if predicted.value > 0 else inf
     word = "above" if off.value > 0 else "below"
-    return f"{share * 100:.0f} % {word} what was predicted, more than chance and a forecast's usual error"
+    return f"{share * 100:.0f} % {word} the prediction, more than chance and the usual forecast error"
 
 
 def overall(judgements: list[Judgement]) -> Judgement:

@@ -114,7 +114,7 @@ def _check_rate(scenario: Scenario, entry: str, factor: float) -> None:
 def _unscaled(scenario: Scenario) -> Iterator[str]:
     for one in scenario.traffic:
         if isinstance(one, ClosedLoop):
-            yield f"{one.entry} keeps its {one.clients} clients, who wait for their answers, at any rate elsewhere"
+            yield f"{one.entry} keeps its {one.clients} clients, which wait for their answers, at any rate elsewhere"
 
 
 def _scaled(traffic: Traffic, factor: float) -> Traffic:

@@ -28,8 +28,8 @@ META_ALERTS = (
         hold_minutes=60,
         severity="info",
         summary=f"{label('check')} could not be decided for an hour: {label('reason')}",
-        description="What this check needs is switched off, closed or not exported, so its cause would go unnamed. "
-        "The list of blind spots of diag explain says what to switch on.",
+        description="What this check needs is switched off, closed or not exported, so nothing would report its "
+        "cause. The blind spots of diag explain name what to switch on.",
         situations=plain_situations(
             _UNDECIDED,
             series(CHECK_UNKNOWN, _UNDECIDED),
@@ -65,7 +65,7 @@ META_ALERTS = (
         severity="warning",
         summary="no Triton is being diagnosed",
         description="Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no "
-        "server. None of the other alerts of this set can fire meanwhile.",
+        "server. Until then, no other alert of this set can fire.",
         situations=plain_situations(
             {},
             series(TARGET_UP, _SERVER),
@@ -103,8 +103,8 @@ _SERVER_DOWN = Alert(
     hold_minutes=5,
     severity=Severity.WARNING.value,
     summary=f"Triton at {label('instance')} cannot be scraped",
-    description="This target exported Triton's metrics and no longer answers. None of the alerts on symptoms can fire "
-    "for it meanwhile.",
+    description="This target exported Triton's metrics and no longer answers. Until then, no alert on a symptom can "
+    "fire for it.",
     situations=(
         Situation(
             title="fires for a Triton that stops answering, however long it lasts, and for no other target",
@@ -136,7 +136,7 @@ _SERVERS_ABSENT = Alert(
     severity=Severity.WARNING.value,
     summary="Prometheus scrapes no Triton",
     description="No target exports Triton's metrics: the job is missing, its selector matches nothing, or the port "
-    "of the metrics is closed. None of the alerts on symptoms can fire.",
+    "of the metrics is closed. No alert on a symptom can fire.",
     situations=(
         Situation(
             title="fires when no target is a Triton",
@@ -241,7 +241,7 @@ _WITHOUT_DURATIONS = Alert(
     severity=Severity.INFO.value,
     summary=f"Triton at {label('instance')} counts no durations",
     description="The server runs with `--metrics-config counter_latencies=false`, which removes the durations and "
-    "leaves all its other counters at 0. Nothing can be said of its models.",
+    "leaves all its other counters at 0. Its models cannot be diagnosed.",
     situations=(
         Situation(
             title="fires for a server that exports requests without durations",

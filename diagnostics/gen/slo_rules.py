@@ -133,7 +133,7 @@ def _alert(slo: Slo, severity: str, reported: Sequence[Pair], runbooks: str) -> 
         "annotations": {
             "summary": f'{slo.name} burns its budget {{{{ $value | printf "%.3g" }}}} times as fast as allowed',
             "description": f"The budget burned over the last {windows} the allowed rate or more, with more bad events "
-            "than chance brings. What takes the budget, and which incidents did: diag slo; why now: diag explain",
+            "than chance explains. See diag slo for causes and incidents, and diag explain for the current cause",
             "runbook_url": f"{runbooks.rstrip('/')}/{runbook}.md",
         },
     }
@@ -156,9 +156,9 @@ def _unmeasured(slo: Slo, runbooks: str) -> Tree:
         "for": "15m",
         "labels": {"severity": "warning", **slo.labels, "slo": slo.name},
         "annotations": {
-            "summary": f"nobody counts the requests of {slo.name}",
-            "description": "No sample says how many requests the objective is about, so that its burn alerts cannot "
-            "fire. Does diag serve run, is it scraped, and does it have the objective in its settings?",
+            "summary": f"no metric counts the requests of {slo.name}",
+            "description": "No sample counts the requests of the objective, so its burn alerts cannot fire. Does diag "
+            "serve run, is it scraped, and does it have the objective in its settings?",
             "runbook_url": f"{runbooks.rstrip('/')}/slo-unmeasured.md",
         },
     }

@@ -85,7 +85,7 @@ class DiscoveredFiles:
         loops = error.errno == errno.ELOOP
         difficulty = Difficulty.LOOP if loops else Difficulty.UNREADABLE
         what = "a symbolic link leads to itself" if loops else f"cannot be read: {reason_of(error)}"
-        hint = "remove the link" if loops else "let the user who lints read it"
+        hint = "remove the link" if loops else "give the current user read permission"
         self.troubles.append(
             UnreadableFile(difficulty=difficulty, place=SourceLocation(path=shown), message=what, help=hint)
         )

@@ -72,7 +72,8 @@ _ROUNDS, _INTERVAL = 4, 1.0
 LONGEST = Limit(
     value=20.0,
     unit=Unit.SECONDS,
-    because="a run of the default options takes 12 s: a sweep shall not wait much longer for words than for load",
+    because="a run of the default options takes 12 s: a sweep should not wait much longer for a diagnosis than for "
+    "its load",
 )
 _UNKNOWN = "unknown"
 _NEXT = "keep the --capture of one load alone, and ask diag explain"
@@ -138,7 +139,7 @@ class Watcher:
         except OutOfTimeError:
             return _late(found)
         except Exception as error:  # noqa: BLE001 - what was measured is worth more than why
-            text = f"not explained ({type(error).__name__}: {error}); {_NEXT}, and report what it says"
+            text = f"not explained ({type(error).__name__}: {error}); {_NEXT}, and report its output"
             return Diagnosis(verdict=_UNKNOWN, cause="", text=" ".join(text.split()))
 
     def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:

@@ -296,7 +296,7 @@ def impact(finding: Finding) -> str:
 def predicted(prediction: Prediction) -> str:
     """Return a prediction as one sentence with its interval, or with what would make it unlimited."""
     show = Unit.SECONDS.show
-    high = "not keeping up" if prediction.high_seconds is None else show(prediction.high_seconds)
+    high = "unbounded" if prediction.high_seconds is None else show(prediction.high_seconds)
     interval = f"{show(prediction.low_seconds)} to {high}"
     assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
     what = f"{prediction.phase.value}{f' of {prediction.model}' if prediction.model else ''}"
@@ -345,11 +345,11 @@ def end_to_end(finding: Finding) -> str:
 
 def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
-    high = "not keeping up" if mean.high is None else show(mean.high)
+    high = "unbounded" if mean.high is None else show(mean.high)
     stated = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
     if effect.p95 is not None and effect.now_p95 is not None:
         stated += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
-    by = "" if effect.simulated else ", by closed forms"
+    by = "" if effect.simulated else ", by formulas"
     return f"predicted end to end: {stated}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
@@ -436,7 +436,7 @@ def derivation(item: Anatomy) -> str:
     name = item.stages[0].model
     return (
         f"{Unit.SECONDS.show(seconds)} is the duration of {name}'s requests less the queue, input, compute and output "
-        "above. What takes it was not measured: models that it calls, an engine, or the frontend. Traces show it"
+        "above. Its cause was not measured: models that it calls, an engine, or the frontend. Traces show it"
     )
 
 

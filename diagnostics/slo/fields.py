@@ -65,7 +65,7 @@ class YamlFields:
         value = self.number(key, "write 99 % as 99")
         if 0 < value < 1:
             hint = f"it is in percent here: write {100 * value:.10g} for {100 * value:.10g} %"
-            raise self.wrong(f"{key} is {value:g} %, which nobody promises", hint, key)
+            raise self.wrong(f"{key} is {value:g} %, which is not a sensible objective", hint, key)
         return value / 100
 
     def flag(self, key: str) -> bool:

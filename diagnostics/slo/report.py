@@ -35,7 +35,7 @@ def silence_of(sli: Triton, window: Window) -> str:
 def uncounted(model: str) -> str:
     """Return that nothing counts failures, and what to do."""
     return (
-        f"failures of {model} are not counted, so none of its requests is known to be good; keep "
+        f"failures of {model} are not counted, so no request is known to be good; keep "
         f"{names.REQUEST_FAILURE} when pages are scraped, or let the statistics be read"
     )
 

@@ -1123,7 +1123,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.check }} could not be decided for an hour: {{ $labels.reason }}",
-              "description": "What this check needs is switched off, closed or not exported, so its cause would go unnamed. The list of blind spots of diag explain says what to switch on.",
+              "description": "What this check needs is switched off, closed or not exported, so nothing would report its cause. The blind spots of diag explain name what to switch on.",
               "runbook_url": $._config.runbooks + "/check-undecided.md"
             }
           },
@@ -1149,7 +1149,7 @@
             },
             "annotations": {
               "summary": "no Triton is being diagnosed",
-              "description": "Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no server. None of the other alerts of this set can fire meanwhile.",
+              "description": "Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no server. Until then, no other alert of this set can fire.",
               "runbook_url": $._config.runbooks + "/targets-absent.md"
             }
           }
@@ -1167,7 +1167,7 @@
             },
             "annotations": {
               "summary": "Triton at {{ $labels.instance }} cannot be scraped",
-              "description": "This target exported Triton's metrics and no longer answers. None of the alerts on symptoms can fire for it meanwhile.",
+              "description": "This target exported Triton's metrics and no longer answers. Until then, no alert on a symptom can fire for it.",
               "runbook_url": $._config.runbooks + "/server-down.md"
             }
           },
@@ -1180,7 +1180,7 @@
             },
             "annotations": {
               "summary": "Prometheus scrapes no Triton",
-              "description": "No target exports Triton's metrics: the job is missing, its selector matches nothing, or the port of the metrics is closed. None of the alerts on symptoms can fire.",
+              "description": "No target exports Triton's metrics: the job is missing, its selector matches nothing, or the port of the metrics is closed. No alert on a symptom can fire.",
               "runbook_url": $._config.runbooks + "/servers-absent.md"
             }
           },
@@ -1219,7 +1219,7 @@
             },
             "annotations": {
               "summary": "Triton at {{ $labels.instance }} counts no durations",
-              "description": "The server runs with `--metrics-config counter_latencies=false`, which removes the durations and leaves all its other counters at 0. Nothing can be said of its models.",
+              "description": "The server runs with `--metrics-config counter_latencies=false`, which removes the durations and leaves all its other counters at 0. Its models cannot be diagnosed.",
               "runbook_url": $._config.runbooks + "/without-statistics.md"
             }
           }

@@ -81,7 +81,7 @@ def test_what_nothing_meets_is_reported_and_fails_where_that_is_requested() -> N
 
     assert done.exit_code == 1
     assert done.output.startswith("chat: no setting found meets mean < 10ms")
-    assert "what would do: safety, which executes longest" in " ".join(done.output.split())
+    assert "what would help: safety, which executes longest" in " ".join(done.output.split())
 
 
 def test_the_settings_that_carry_most_are_listed() -> None:

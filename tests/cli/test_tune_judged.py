@@ -55,5 +55,5 @@ def test_the_first_lines_say_that_the_window_is_not_reproduced(monkeypatch: pyte
     stated = run(monkeypatch, SyntheticTriton(models=(safety, chat)), "--objective", "p95 < 60ms")
     first_lines = " ".join(" ".join(stated.splitlines()[:3]).split())
 
-    assert "possible, not certain: the model does not account for what was measured" in first_lines
+    assert "possible, not certain: the model does not reproduce the measurement" in first_lines
     assert "measured 5.42 s" in stated

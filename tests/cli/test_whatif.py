@@ -178,7 +178,7 @@ def test_without_a_request_nothing_is_predicted(requested: list[WhatIf], monkeyp
         (["a.tar.xz", "nothing.txt", "--rate", "2x"], 3, "no such file or folder"),
         (["a.tar.xz", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
         (["--history", ".", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
-        (["http://triton:8000", "--at", "03:12", "--rate", "2x"], 2, "a server only tells of now"),
+        (["http://triton:8000", "--at", "03:12", "--rate", "2x"], 2, "a server only has current data"),
         (["a.tar.xz", "--deployment", "prod", "--rate", "2x"], 2, "--deployment: not together with a SOURCE"),
     ],
 )

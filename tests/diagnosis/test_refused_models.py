@@ -76,7 +76,7 @@ class TestAFolderThatCannotBeRead:
         (finding,) = explanation.actionable
 
         assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
-        assert finding.summary == f"new could not be loaded, and nothing shows whether anybody asks for it: {BAD_PROTO}"
+        assert finding.summary == f"new could not be loaded, and nothing shows whether clients request it: {BAD_PROTO}"
         assert unseen(explanation) == []
 
     @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])

@@ -86,7 +86,7 @@ def test_fewer_reads_than_tell_a_change_from_what_is_usual_are_never_healthy(rea
 
     assert explanation.verdict is verdict
     if verdict is not Verdict.HEALTHY:
-        assert explanation.next_measurement.startswith("read for longer or more often")
+        assert explanation.next_measurement.startswith("read longer or more often")
 
 
 def _called(*, by_hand: bool) -> Explanation:

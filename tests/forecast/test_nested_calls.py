@@ -135,7 +135,7 @@ def test_calls_beside_each_other_are_not_forecast() -> None:
         Stage(name, rate=20, execution=seconds, config=several(name, 2))
         for name, seconds in (("longer", 0.04), ("shorter", 0.03))
     )
-    with pytest.raises(Unpredictable, match="calls longer and shorter from inside its executions: calls beside each"):
+    with pytest.raises(Unpredictable, match="calls longer and shorter from inside its executions: parallel calls"):
         fitted("caller", caller, longer, shorter)
 
 

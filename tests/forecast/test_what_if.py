@@ -148,7 +148,7 @@ def test_a_rate_is_of_entries_whose_clients_do_not_wait_and_the_others_stay() ->
     made = changed(beside, WhatIf(rate_factor=2.0))
 
     assert made.scenario.traffic == (OpenLoop(entry="chat", rate=40.0), loop)
-    assert made.assumptions == ("side keeps its 3 clients, who wait for their answers, at any rate elsewhere",)
+    assert made.assumptions == ("side keeps its 3 clients, which wait for their answers, at any rate elsewhere",)
 
 
 def test_a_model_that_is_not_there_is_named_with_those_that_are() -> None:

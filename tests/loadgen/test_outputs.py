@@ -74,7 +74,7 @@ def test_what_is_not_seen_of_requests_is_reported_with_what_would_show_it() -> N
 
 def test_no_load_below_one_client_is_requested() -> None:
     falling = report(curve({n: [0.1 * n] * 2 for n in (1, 2, 4)}))
-    assert "knee: 1 client (in 90 % of resamples): more load costs" in as_text(bench_document(falling))
+    assert "knee: 1 client (in 90 % of resamples): more load adds" in as_text(bench_document(falling))
     assert "knee: at 1 requests/s or below; measure lower loads" in as_text(
         bench_document(replace(falling, loop="open"))
     )
@@ -126,9 +126,7 @@ def test_an_early_end_is_reported_beside_a_report_that_goes_into_a_file(
     assert "ended early: a:8000 is gone" in capsys.readouterr().err
     assert main(["bench", str(path)]) == 3
     shown = capsys.readouterr()
-    assert shown.out.endswith(
-        "  nothing was measured\n\nended early: a:8000 is gone; what was measured until then is above\n"
-    )
+    assert shown.out.endswith("  nothing was measured\n\nended early: a:8000 is gone; results until then are above\n")
     assert not shown.err
 
 

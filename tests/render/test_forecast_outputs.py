@@ -149,7 +149,7 @@ def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open()
 
     assert reported["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
     assert "changed: safety instance_group.count 1 → 3" in reported["confirmed"]
-    assert reported["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above what was predicted")
+    assert reported["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above the prediction")
     assert "next: measure for 5 min on each side" in reported["inconclusive"]
     assert "no difference larger than 4.6 ms in the mean" in reported["nothing changed"]
     assert "change measured −159 ms (−223 ms or more)" in reported["not bounded"]

@@ -71,7 +71,7 @@ def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> No
 
 
 def test_an_answer_whose_interval_passes_the_objective_is_likely_only() -> None:
-    assert "likely, not certain: the 90 % interval reaches 340 ms; apply it and hold it against" in stated("likely")
+    assert "likely, not certain: the 90 % interval reaches 340 ms; apply it, then compare" in stated("likely")
     assert (tuned_report(TUNED["likely"])["certain"], tuned_report(TUNED["certain"])["certain"]) == (False, True)
 
 
@@ -79,7 +79,7 @@ def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possi
     off = replace(TUNED["certain"], measured_mean=9.0)
 
     assert not tuned_report(off)["certain"]
-    assert "possible, not certain: the model does not account for what was measured" in " ".join(
+    assert "possible, not certain: the model does not reproduce the measurement" in " ".join(
         as_text(tuned_document(off)).split()
     )
 
@@ -92,7 +92,7 @@ def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("too slow", "what would do: llm, which executes longest (90 ms), made faster by 50 ms"),
+        ("too slow", "what would help: llm, which executes longest (90 ms), made faster by 50 ms"),
         ("far too slow", "several stages must get faster"),
         ("waiting", "60 ms of it pass outside of executions, as the window showed"),
         ("full", "the GPU is full: executions ask for 130 % of it"),

@@ -77,7 +77,7 @@ def test_shares_that_are_reported_add_up(parts: list[float], reported: list[str]
     ("arguments", "code", "stated"),
     [
         ((str(CAPTURE),), 2, "name a file of them with --slo"),
-        (("http://triton:8000", "--slo", "FILE"), 2, "a server only tells of now"),
+        (("http://triton:8000", "--slo", "FILE"), 2, "a server only has current data"),
         ((str(CAPTURE.parent), "--slo", "FILE"), 3, "is neither a recording nor a history of diag serve"),
         ((str(CAPTURE), "--slo", "FILE", "--period", "5m"), 2, "--period: a period is between an hour and a year"),
         (("nope", "--slo", "FILE"), 2, "nope: there is no such file or folder; name a recording"),

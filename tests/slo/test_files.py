@@ -235,7 +235,7 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (
             SLOTH.replace("objective: 99.9", "objective: 0.999"),
             6,
-            "objective is 0.999 %, which nobody promises; it is in",
+            "objective is 0.999 %, which is not a sensible objective; it is in",
         ),
         (SLOTH.replace("prometheus/v1", "prometheus/v2"), 1, "version 'prometheus/v2' is not supported"),
         (SLOTH.replace("[{{.window}}]", "", 1), 10, "chat-requests: error_query has no range"),

@@ -32,7 +32,7 @@ def page(slo: Slo, burn: str) -> dict[str, object]:
         "exp_annotations": {
             "summary": f"{slo.name} burns its budget {burn} times as fast as allowed",
             "description": f"The budget burned over the last {windows} the allowed rate or more, with more bad events "
-            "than chance brings. What takes the budget, and which incidents did: diag slo; why now: diag explain",
+            "than chance explains. See diag slo for causes and incidents, and diag explain for the current cause",
             "runbook_url": "runbooks/slo-burns-fast.md",
         },
     }

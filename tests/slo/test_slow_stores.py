@@ -73,7 +73,7 @@ def test_objectives_are_requested_two_minutes_in_all_and_those_that_were_reached
     assert len(slow.captured) == 15
     assert [line.split(":")[0] for line in reported.out.splitlines() if line.startswith("web-")] == ["web-one"]
     assert "web-two: the 120 s for all questions are over before an answer to " in reported.err
-    assert "(1 of 3 objectives are told); look at the store's load, ask for less with --period" in reported.err
+    assert "(1 of 3 objectives have values); look at the store's load, ask for less with --period" in reported.err
     assert reported.err.count("\n") == 1
 
 

@@ -47,7 +47,7 @@ RULE = Rule(
 )
 
 _FIELD = "max_queue_delay_microseconds"
-_WITHOUT = "latency_budget in .diag-lint.toml has it judged by your target"
+_WITHOUT = "latency_budget in .diag-lint.toml sets your target"
 
 
 def lint(see: RepositoryView) -> Iterator[LintProblem]:

@@ -44,7 +44,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     elif text.value in _STATIC:
         message, severity = f"{_KEY} {text.value}: requests wait for whole batches to end", LintSeverity.WARNING
     else:
-        message, severity = f"{_KEY} {text.value!r} is none that the backend knows", LintSeverity.ERROR
+        message, severity = f"{_KEY} {text.value!r} is unknown to the backend", LintSeverity.ERROR
     setting = Setting(path=f"parameters.{_KEY}", value=_IN_FLIGHT[0])
     yield see.problem(
         message,

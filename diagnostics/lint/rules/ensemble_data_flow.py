@@ -69,7 +69,7 @@ def _stuck(
     missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
     by_nobody = [(step, text) for step, text in missing if text.value not in produced]
     for step, text in by_nobody:
-        yield see.problem(f"{step.model} waits for {text.value!r}, which nobody writes", at=text.place)
+        yield see.problem(f"{step.model} waits for {text.value!r}, which no step writes", at=text.place)
     if missing and not by_nobody:
         yield _circle(see, *missing[0], waiting)
 

@@ -55,7 +55,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
         yield see.problem(f"the answer joins {what}: the ensemble does not load", at=places[other], help=_HELP)
 
 
-_HELP = "lead what is needed later through the decoupled model, or join in a BLS model"
+_HELP = "pass what is needed later through the decoupled model, or join in a BLS model"
 
 
 def _origins(given: Sequence[str], every: Sequence[StepBlock], stated: Sequence[bool | None]) -> Origins:

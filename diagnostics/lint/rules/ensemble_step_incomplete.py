@@ -45,7 +45,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
             )
         version = step.block.integer("model_version", default=LATEST)
         if version is not None and version < 1 and version != LATEST:
-            message = f"step {number} asks for version {version}, which no model has: the ensemble does not load"
+            message = f"step {number} requests version {version}, which no model has: the ensemble does not load"
             yield see.problem(message, at=step.block.at("model_version"), help="model_version: -1 is the latest")
 
 
@@ -72,7 +72,7 @@ CASES = (
         places=("models/all/config.pbtxt:2:28",),
     ),
     RuleCase(
-        title="fires when a step asks for version 0",
+        title="fires when a step requests version 0",
         files={"models/all/config.pbtxt": _ALL.replace("-1", "0")},
         places=("models/all/config.pbtxt:2:46",),
     ),

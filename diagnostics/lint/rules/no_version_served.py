@@ -64,7 +64,7 @@ def _of_specific(see: ConfiguredModelView, specific: ConfigMessage) -> Iterator[
         yield see.problem("version_policy lists no version: the model does not load", at=specific.place)
     elif there and not set(listed) & set(there):
         wanted, have = (", ".join(map(str, versions)) for versions in (listed, there))
-        message = f"version_policy asks for {wanted}, but only {have} is there: the model does not load"
+        message = f"version_policy requests {wanted}, but only {have} is there: the model does not load"
         yield see.problem(message, at=specific.at("versions"))
 
 

@@ -38,7 +38,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     if batching is None or not sizes or not most or is_engine(see.model) is not False:
         return
     if 1 in sizes and most > 1 and batching.integer("max_queue_delay_microseconds"):
-        message = f"{_FIELD} 1 sends every first request alone: the window beside it does nothing"
+        message = f"{_FIELD} 1 sends every first request alone: the window has no effect"
     elif 0 < max(sizes) < most:
         message = f"batches end at the largest {_FIELD}, {max(sizes)}, although {most} are possible"
     else:

@@ -50,7 +50,7 @@ def lint(see: QueryView) -> Iterator[LintProblem]:
     raw = {node.name for node, above in tree.walk() if _raw(node, above)} if tree else set()
     for name in sorted(raw):
         yield see.problem(
-            f"{name} counts since the server started: its value tells nothing of now",
+            f"{name} counts since the server started: its value does not show the current state",
             at=see.query.place,
             help=f"take rate({name}[5m])",
         )

@@ -36,9 +36,9 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     algorithms = _algorithms(engine) if engine else []
     if engine is not None and algorithms and not _recorded(see, engine):
         yield see.problem(
-            f"the engine computes in {' and '.join(algorithms)}, and no accuracy check is recorded beside it",
+            f"the engine computes in {' and '.join(algorithms)}, and no accuracy check is recorded with it",
             at=see.model.place,
-            help="keep the evaluation of this engine beside it, as accuracy.json",
+            help="keep the evaluation of this engine with it, as accuracy.json",
         )
 
 

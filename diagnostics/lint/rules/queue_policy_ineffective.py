@@ -66,7 +66,7 @@ def _timeout(see: ConfiguredModelView, policy: ConfigMessage, batching: ConfigMe
     timeout, window = policy.integer(_TIMEOUT), batching.integer("max_queue_delay_microseconds")
     budget = see.settings.latency_budget_seconds
     if timeout == 0 and policy.flag("allow_timeout_override"):
-        message = "clients may only shorten the default timeout, and there is none: nothing ever expires"
+        message = "clients can only shorten the default timeout, which is missing: nothing ever expires"
         yield see.problem(message, at=policy.at("allow_timeout_override"), help=f"set {_TIMEOUT}")
     if not timeout:
         return
@@ -75,7 +75,7 @@ def _timeout(see: ConfiguredModelView, policy: ConfigMessage, batching: ConfigMe
         yield see.problem(message, at=policy.at(_TIMEOUT), help="make the window shorter than the timeout")
     elif budget and timeout / 1e6 > budget:
         message = f"requests expire after {_shown(timeout)}, beyond the latency budget of {Unit.SECONDS.show(budget)}"
-        yield see.problem(message, at=policy.at(_TIMEOUT), help="refuse what nobody waits for any more")
+        yield see.problem(message, at=policy.at(_TIMEOUT), help="refuse requests that no client waits for any more")
     if policy.text("timeout_action") in ("DELAY", "1") and policy.integer("max_queue_size") == 0:
         message = "requests that expire are only put back, and the queue has no limit: under overload it grows"
         yield see.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")

@@ -48,7 +48,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
         yield from _tensor(see, tensor, named)
     for control in controls(batching):
         if control.kind is not None and control.kind in reported:
-            yield _problem(see, f"{control.kind} is told twice", control.block, "kind")
+            yield _problem(see, f"{control.kind} appears twice", control.block, "kind")
         reported.add(control.kind)
         yield from _values(see, control)
     yield from _strategy(see, batching)

@@ -66,7 +66,7 @@ def _against_engine(
     ends = (*_ids(model), *_ids(member.json(f"{text.value}/generation_config.json") or {}))
     beyond = sorted({end for end in ends if end >= vocabulary})
     if beyond:
-        message = f"end id {beyond[0]} is none of the engine's {vocabulary}: answers never end by it"
+        message = f"end id {beyond[0]} is not one of the engine's {vocabulary}: it never ends an answer"
         yield see.problem(message, at=text.place)
 
 

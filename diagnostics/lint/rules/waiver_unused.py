@@ -28,8 +28,8 @@ def lint(see: WaiverView) -> Iterator[LintProblem]:
     if see.used:
         return
     rule = see.waiver.rule
-    message = f"nothing is told of {rule} here, so nothing is waived" if see.known else f"there is no rule {rule!r}"
-    hint = "remove the waiver, or move it to the line that is told" if see.known else "`diag lint --rules` lists them"
+    message = f"{rule} reports nothing here, so the waiver has no effect" if see.known else f"there is no rule {rule!r}"
+    hint = "remove the waiver, or move it to the reported line" if see.known else "`diag lint --rules` lists them"
     yield see.problem(message, at=see.waiver.place, help=hint)
 
 

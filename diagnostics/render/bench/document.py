@@ -27,7 +27,7 @@ _LOAD, _FAILED, _CELL = 10, 9, 15
 def bench_document(report: BenchReport, measure: str = "mean") -> Document:
     """Return what was measured; `measure` is what two targets are compared by."""
     before = (None, *report.targets)
-    ended = f"ended early: {report.ended}; what was measured until then is above" if report.ended else ""
+    ended = f"ended early: {report.ended}; results until then are above" if report.ended else ""
     return [
         *(block for pair in zip(report.targets, before, strict=False) for block in _target(report, *pair)),
         *_comparison(report, measure),

@@ -84,7 +84,7 @@ def method(report: BenchReport) -> str:
     """Return how it was measured."""
     show = Unit.SECONDS.show
     count = f"{report.blocks} block{'' if report.blocks == 1 else 's'} of {show(report.seconds)}"
-    interval = "± is 95 % confidence" if report.blocks > 1 else "one block tells no uncertainty"
+    interval = "± is 95 % confidence" if report.blocks > 1 else "one block gives no uncertainty"
     return f"{count} a load, {show(report.warm_up)} of warm-up, seed {report.seed}; {interval}"
 
 
@@ -165,7 +165,7 @@ def most_text(report: BenchReport, target: TargetResult) -> str:
 
 def _knee(found: Knee, report: BenchReport, *, lower: bool) -> str:
     if found.low is None or found.high is None:
-        sure = "one block a load does not tell how sure that is"
+        sure = "one block per load does not show how certain that is"
     elif found.low == found.high:
         sure = "in 90 % of resamples"
     else:
@@ -174,7 +174,7 @@ def _knee(found: Knee, report: BenchReport, *, lower: bool) -> str:
         return f"not below {_load(report, found.low or found.load)}; measure higher loads ({sure})"
     if found.below and lower:
         return f"at {_load(report, found.high or found.load)} or below; measure lower loads ({sure})"
-    return f"{_load(report, found.load)} ({sure}): more load costs more latency than it brings throughput"
+    return f"{_load(report, found.load)} ({sure}): more load adds more latency than throughput"
 
 
 def _load(report: BenchReport, load: float) -> str:

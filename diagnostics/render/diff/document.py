@@ -18,7 +18,7 @@ ENTRIES_SHOWN, CELLS_SHOWN = 3, 8
 NOTHING = "no model or ensemble was called in both windows"
 NOT_CONFIGURED = "configuration: not read on both sides"
 UNCHANGED = "configuration and versions: the same"
-OTHER_LOAD = "the load is not the same: what it explains is the scheduler model's word, or a guess where it has none"
+OTHER_LOAD = "the load differs: its effect comes from the scheduler model, or is a guess without one"
 _show = Unit.SECONDS.show
 
 

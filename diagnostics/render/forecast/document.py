@@ -146,14 +146,14 @@ def against_measurement(baseline: Performance, measured: float | None) -> str:
     if measured is None or measured <= 0:
         return "the mean that was measured is not known, so the model could not be held against it"
     if baseline.mean is None:
-        return f"the model says that this load cannot be kept up with; measured mean {_show(measured)}"
+        return f"the model predicts no stable queue at this load; measured mean {_show(measured)}"
     off = (baseline.mean.value - measured) / measured
     shown = f"{_show(baseline.mean.value)}, measured {_show(measured)} ({_signed(off)})"
     text = f"the model's mean of this window is {shown}"
     if abs(off) <= _FAR:
         return text
     if baseline.accounts_for(measured):
-        return f"{text}: within its interval, as near saturation a window of this length says little of the mean"
+        return f"{text}: within its interval: near saturation, a window of this length gives only a rough mean"
     return f"{text}: trust the order of alternatives more than the numbers"
 
 
@@ -249,7 +249,7 @@ def knee(proposal: SweepProposal) -> str:
         return f"knee at {value}, the most throughput for its latency (Kleinrock's power)"
     if sweep.knee == len(sweep.points) - 1:
         return f"no knee up to {value}: more may bring more"
-    return f"knee at {value}: nothing after it takes off another 5 % of the mean that is more than its interval"
+    return f"knee at {value}: beyond it, no value cuts the mean by another 5 % with certainty"
 
 
 def sweep_remark(proposal: SweepProposal, at: int) -> str:

@@ -55,11 +55,11 @@ def events(report: SloReport) -> str:
 def budget(report: SloReport) -> str:
     """Return how much of the budget is spent."""
     if report.left is None:
-        return "nothing can be said of the budget"
+        return "the budget is unknown"
     spent = Unit.RATIO.show(1.0 - report.left) + _bounds(report)
     allowed = f"{report.allowed:,.0f}" if report.allowed >= 10 else f"{report.allowed:.2g}"
     text = f"{spent} of the budget of {allowed} bad events in {span(report.period)} is spent"
-    return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of that was seen"
+    return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of it was measured"
 
 
 def budget_left(report: SloReport) -> str:
@@ -99,7 +99,7 @@ def _rate(value: float) -> str:
 def ending(found: BudgetForecast | None) -> str:
     """Return when the budget will be gone."""
     if found is None:
-        return "nothing was counted that would tell when the budget is spent"
+        return "no count shows when the budget will be spent"
     if found.expected is not None and found.expected <= 0:
         return "the budget is spent"
     soonest = span(found.soonest) if found.soonest is not None else "never"

@@ -63,11 +63,11 @@ def certainty(found: TunedProposal) -> str:
     value = target.forecast(best.performance) if best else None
     if value is None or found.certain:
         return ""
-    then = "; apply it and hold it against this window with diag verify" if found.moves else ""
+    then = "; apply it, then compare with this window: diag verify" if found.moves else ""
     if found.doubt:
         return f"possible, not certain: {found.doubt}{then}"
     reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
-    why = f"the 90 % interval {reach}" if found.plausible else "the model does not account for what was measured"
+    why = f"the 90 % interval {reach}" if found.plausible else "the model does not reproduce the measurement"
     return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
 
 
@@ -92,7 +92,7 @@ def reasons(found: TunedProposal) -> Iterator[str]:
         yield "even at a sixteenth of this load no request would be answered that could be timed"
     else:
         yield (
-            f"a request that has the server nearly to itself takes {_show(short.alone)}, which leaves "
+            f"a request alone on the server takes {_show(short.alone)}, which leaves "
             f"{_show(target.seconds - short.alone)} for waits"
         )
     yield from _devices(short)
@@ -104,7 +104,7 @@ def reasons(found: TunedProposal) -> Iterator[str]:
     if found.plausible:
         yield from _replicas(short)
     else:
-        yield "how much it would carry is not known: the model does not account for what was measured"
+        yield "how much it would carry is unknown: the model does not reproduce the measurement"
 
 
 def _devices(short: InfeasibilityReport) -> Iterator[str]:
@@ -119,16 +119,15 @@ def _devices(short: InfeasibilityReport) -> Iterator[str]:
 def _too_slow(short: InfeasibilityReport, excess: float) -> Iterator[str]:
     slowest = f"{short.slowest}, which executes longest ({_show(short.slowest_seconds)})"
     yield (
-        f"a request that has the server nearly to itself takes {_show(short.alone)}: {_show(excess)} too long, "
-        "whatever the load and the settings"
+        f"a request alone on the server takes {_show(short.alone)}: {_show(excess)} too long at any load and setting"
     )
     if short.beside >= min(excess, short.slowest_seconds):
         yield (
-            f"{_show(short.beside)} of it pass outside of executions, as the window showed; that is to be "
-            "mended first: diag explain says what it is"
+            f"{_show(short.beside)} of it pass outside of executions, as the window showed; correct that first: diag "
+            f"explain shows the cause"
         )
     elif excess < short.slowest_seconds:
-        yield f"what would do: {slowest}, made faster by {_show(excess)} (a faster model, engine or GPU)"
+        yield f"what would help: {slowest}, made faster by {_show(excess)} (a faster model, engine or GPU)"
     else:
         yield f"not even without {slowest}: several stages must get faster"
 
@@ -136,10 +135,11 @@ def _too_slow(short: InfeasibilityReport, excess: float) -> Iterator[str]:
 def _replicas(short: InfeasibilityReport) -> Iterator[str]:
     if short.carried is None:
         if short.alone is not None:
-            yield "no load in reach of what was measured meets the objective"
+            yield "no load near the measured one meets the objective"
     elif short.replicas and short.replicas > 1:
         yield (
-            f"what would do: {short.replicas} servers like this one, each with devices of its own: so set, one carries "
+            f"what would help: {short.replicas} servers like this one, each with devices of its own: so set, one "
+            f"carries "
             f"{short.carried:.2g} times this load within the objective"
         )
 
