@@ -137,9 +137,9 @@ _FOLDERS = """\
 - `recording/` and `alerts/` hold rules for Prometheus 2.42 and later; load both folders (`rule_files`).
 - `runbooks/` has a page for each alert; `tests/` their unit tests for `promtool test rules`.
 - `lint/` has [a page for each rule of `diag lint`](lint/README.md).
-- `alertmanager/` has templates for Slack, PagerDuty, Teams and mail (`receivers.yaml` uses them), and an example of
-  Alertmanager's configuration: a notification per server, and a cause inhibits its
-  consequences and its symptoms.
+- `alertmanager/` has templates for Slack, PagerDuty, Teams and mail (`receivers.yaml` uses them).
+  It also has an example of Alertmanager's configuration. It sends a notification per server, and a cause inhibits its
+  consequences and symptoms.
 - `prometheusrule.yaml` holds the same rules as a resource of the Prometheus operator, `mixin/` as a monitoring mixin;
   `kustomization.yaml` lets `kubectl apply -k` take the resource.
 
