@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.http import live as live_board
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.slo.slo import Promise, Slo, Triton
 from diagnostics.store.history import History
 from tests.browser.pages import Shown
 from tests.render.situations import situations
@@ -21,6 +22,10 @@ from tests.service.serving import Serving, recorded
 from tests.store.lived import NAME, deployment, live, opened, rounds
 
 Open = Callable[..., Shown]
+SLOS = (
+    Slo(name="quick", objective=0.9, sli=Triton(promise=Promise.LATENCY, seconds=0.2, model="chat")),
+    Slo(name="answered", objective=0.9, sli=Triton(promise=Promise.AVAILABILITY, model="chat")),
+)
 ODD = ("odd-markup", "odd-long", "odd-reordering")
 
 
@@ -44,7 +49,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 @pytest.fixture(scope="module")
 def serving(history: History) -> Iterator[Serving]:
-    with Serving((NAME, "search", "lost", *ODD), history=history.reader) as made:
+    with Serving((NAME, "search", "lost", *ODD), history=history.reader, slos=SLOS) as made:
         made.stated(NAME, recorded("cpu-handed-single-instance"))
         made.stated("search", situations()["healthy"])
         made.reached("lost", error="connection refused")
@@ -303,7 +308,7 @@ def test_below_the_path_of_a_proxy_the_page_follows_asks_and_leads_on(show: Open
 
 def pages_of(serving: Serving) -> list[str]:
     shown = ["/", f"/deployments/{NAME}?check=gpu-saturated", f"/incidents/{incident_of(serving).id}", "/incidents"]
-    return [*shown, "/search?q=safety", "/runbooks/cold-start", "/deployments/none", "/deployments/odd-long"]
+    return [*shown, "/slos", "/search?q=safety", "/runbooks/cold-start", "/deployments/none", "/deployments/odd-long"]
 
 
 def test_nothing_leaves_the_origin_nothing_complains_and_nothing_scrolls_sideways(show: Open, serving: Serving) -> None:
@@ -320,7 +325,7 @@ def test_it_is_accessible(show: Open, serving: Serving) -> None:
     """Roles, names, order of headings and contrast, by axe-core's rules; what the report shows is looked at there."""
     page = show(serving.url).page
     found = []
-    for path in ("/", f"/deployments/{NAME}?check=gpu-saturated", "/incidents"):
+    for path in ("/", f"/deployments/{NAME}?check=gpu-saturated", "/incidents", "/slos"):
         page.goto(serving.url + path)
         page.evaluate("document.querySelectorAll('.entry, .finding, .charts').forEach(one => one.remove())")
         rules = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]

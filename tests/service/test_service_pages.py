@@ -375,6 +375,29 @@ def test_a_span_that_is_none_is_a_wrong_request(service: Serving, query: str) ->
     text_of(service, f"/deployments/{NAME}?{query}", 400)
 
 
+def test_objectives_show_their_budgets_and_lead_to_what_took_them() -> None:
+    answered = Slo(name="chat-answers", objective=0.99, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
+    quick = Slo(name="chat-quick", objective=0.9, sli=Triton(promise=Promise.LATENCY, seconds=0.2, model="chat"))
+    with Serving((NAME,), slos=(answered, quick)) as made:
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        page = text_of(made, "/slos")
+        (incident,) = made.service.board.read().incidents
+        assert 'href="/slos"' in text_of(made, "/")
+
+    assert re.findall(r'<h2 id="slo-\d">(.*?)</h2>', page) == ["chat-quick", "chat-answers"]
+    first, second = page.split("</article>")[:2]
+    assert "budget spent" in first
+    assert 'href="/runbooks/single-instance-serialization"' in first
+    assert f'href="/incidents/{incident.id}"' in first
+    assert re.search(r"<dt>burn rate over 5 min</dt><dd>\d", first)
+    assert "<meter" in second
+    assert "What took the budget" not in second
+
+
+def test_without_objectives_the_page_says_where_to_name_some(service: Serving) -> None:
+    assert "[[slo]]" in text_of(service, "/slos")
+
+
 def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history, verdicts = written(tmp_path)
     whole = history.reader.signals(NAME, "queue_seconds", 0, time.time(), server=SERVER, model="slow")

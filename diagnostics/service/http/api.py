@@ -41,6 +41,7 @@ from diagnostics.service.http.openapi import EXPLANATION, NOW, OBJECTIVES, PAST,
 from diagnostics.service.http.problems import JsonAnswer
 from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
+from diagnostics.slo.report import SloReport
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD
 from diagnostics.store.reader import Bucket, HistoryReader, IncidentStory, PastVerdict, State
 from diagnostics.store.statements import KEPT
@@ -104,9 +105,7 @@ def slo_router(context: WebContext) -> APIRouter:
         missing = [one for one in name or () if one not in known]
         if missing:
             raise HTTPException(404, f"the service counts no objective {missing[0]!r}: add it to its settings")
-        since = context.clock() - (period or max((slo.period for slo in known.values()), default=0.0))
-        reports = keeper.reports(period, _incidents(context, since)) if keeper is not None else []
-        chosen = [one for one in reports if name is None or one.slo.name in name]
+        chosen = [one for one in slo_reports(context, period) if name is None or one.slo.name in name]
         match output:
             case SloOutput.JSON:
                 return JsonAnswer(slo_report(chosen))
@@ -116,6 +115,20 @@ def slo_router(context: WebContext) -> APIRouter:
                 return PlainTextResponse(as_markdown(slo_document(chosen)), media_type="text/markdown")
 
     return routes
+
+
+def slo_reports(context: WebContext, period: float | None = None) -> list[SloReport]:
+    """Return how the objectives stand, with the incidents of what took their budgets; none without objectives.
+
+    Raises:
+        SQLAlchemyError: the history's database is away.
+
+    """
+    keeper = context.objectives
+    if keeper is None:
+        return []
+    since = context.clock() - (period or max((slo.period for slo in keeper.slos), default=0.0))
+    return keeper.reports(period, _incidents(context, since))
 
 
 def _incidents(context: WebContext, since: float) -> list[Incident]:

@@ -19,8 +19,9 @@ from diagnostics import __version__
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.html_page import asset, environment
 from diagnostics.render.plain import clean
+from diagnostics.render.slo import document
 from diagnostics.service.http.page.standing import is_down, reason, roots, since
-from diagnostics.units import Unit
+from diagnostics.units import Unit, span
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 # Own files, those of the report, and those of others in `static/vendor`, as its NOTICE tells.
@@ -127,6 +128,7 @@ def _templates(base: str) -> Environment:
         "moment": _moment,
         "machine": _machine,
         "plural": _plural,
+        "span": span,
     }
     made.globals |= {
         "asset": lambda name: f"{base}{address(name)}",
@@ -136,6 +138,7 @@ def _templates(base: str) -> Environment:
         "reason": reason,
         "roots": roots,
         "since": since,
+        "slo": document,
     }
     return made
 

@@ -23,6 +23,7 @@ from diagnostics.service.http.page import deployments, frame, incidents
 from diagnostics.service.http.page.deployments import Values, felt, replayed, standing_of, standings_now
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
+from diagnostics.service.http.page.slos import shown_slos
 from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing, is_down, roots, standings
 from diagnostics.service.http.page.timelines import (
     LONGEST,
@@ -341,6 +342,14 @@ class Pages:
         )
         return Shown("Incidents", content, lives=True)
 
+    def slos(self) -> Shown:
+        """How the objectives stand."""
+        try:
+            shown = shown_slos(self._context)
+        except SQLAlchemyError:
+            return self.missing(f"{AWAY}.", 503)
+        return Shown("Objectives", self.frame.content("slos.html", shown=shown), lives=True)
+
     def search(self, text: str) -> Shown:
         """Everything that is called so."""
         return Shown("Search", self.frame.content("search.html", **search_values(self._context, text)))
@@ -377,6 +386,7 @@ def router(context: WebContext, fleet: Fleet) -> APIRouter:
     routes, pages = APIRouter(include_in_schema=False), Pages(context, fleet)
     _add(routes, pages, "/", lambda: pages.now(), fragment=f"{FRAGMENTS}/now")
     _add(routes, pages, "/runbooks", lambda: pages.runbooks())
+    _add(routes, pages, "/slos", lambda: pages.slos())
     _add_parametrized(routes, pages)
     _add_files(routes)
     _add_timelines(routes, context)
