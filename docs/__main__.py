@@ -12,6 +12,7 @@ from docs.http_page import http_page
 from docs.man_pages import shared_files
 from docs.metrics_page import metrics_page
 from docs.schemas_page import schemas_page
+from docs.servers_table import support_page
 from docs.settings_page import settings_page
 
 FOLDER = Path(__file__).parent
@@ -29,6 +30,7 @@ def files() -> dict[Path, str]:
         "settings": settings_page(),
     }
     reference = {FOLDER / "reference" / f"{name}.md": f"{NOTICE}\n\n{text.strip()}\n" for name, text in pages.items()}
+    reference[FOLDER / "reference" / "support.md"] = support_page()
     return reference | {FOLDER / "share" / path: text for path, text in shared_files().items()}
 
 

@@ -18,6 +18,7 @@ from diagnostics.window.window import window_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.servers.catalogue import kinds_of, named, server_kinds
+from docs.servers_table import deciding
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover
 
@@ -259,3 +260,15 @@ def test_a_patch_of_a_triton_inside_a_worker_of_dynamo_is_applied_by_a_restart()
     assert finding.advice.steps is not None
     assert "restart the worker of NVIDIA Dynamo" in finding.advice.steps.apply
     assert finding.advice.steps.posts == ()
+
+
+@pytest.mark.parametrize("name", ["dynamo_frontend_slots", "nim_1", "sglang", "vllm"])
+def test_the_support_matrix_names_the_checks_that_a_page_lets_decide(name: str) -> None:
+    body = PAGES[name]
+    found = explained(body, growth=SLOWLY if name.startswith("dynamo") else 0.1)
+    (kind,) = kinds_of(ExpositionReader().read(body).layout)
+    open_checks = {result.check.id for result, _ in found.unknown}
+
+    assert open_checks.isdisjoint(deciding(kind))
+    assert bool(deciding(kind)) == bool(found.actionable)
+    assert deciding(kind) or {"engine-batch-limit", "kv-cache-exhausted"} <= open_checks

@@ -51,5 +51,6 @@ KIND = ServerKind(
         flag="--gpu-memory-utilization",
         elsewhere="--free-gpu-memory-fraction in dynamo.trtllm, --mem-fraction-static in dynamo.sglang",
     ),
+    seen="Dynamo 1.6.1, running with its mocker engine",
     unread=("the KV cache of Dynamo's workers: name their metrics pages too (DYN_SYSTEM_PORT)",),
 )

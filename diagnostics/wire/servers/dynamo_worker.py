@@ -15,5 +15,6 @@ KIND = ServerKind(
     never=frozenset({"dynamo_frontend_disconnected_clients", "dynamo_frontend_inflight_requests"}),  # its router's
     stored=("dynamo_component_requests_total",),
     encloses=True,
+    seen="Dynamo 1.6.1, running with its mocker engine",
     instead="let the worker export its engine's metrics too (dynamo.trtllm: --publish-events-and-metrics)",
 )

@@ -69,6 +69,7 @@ class ServerKind:
         has_api: whether its statistics and configuration can be read from an API of its own.
         slots, tokens, memory: how to set its slots, its token budget and the memory of its KV cache.
         unread: what its page does not show, or what is not read of it.
+        seen: the real server that it was tried with, in words.
         instead: what to name instead, where nothing of it is read.
 
     """
@@ -96,6 +97,7 @@ class ServerKind:
     tokens: ServerOption | None = None
     memory: ServerOption | None = None
     unread: tuple[str, ...] = ()
+    seen: str = "pages written from its sources"
     instead: str = ""
 
     @property

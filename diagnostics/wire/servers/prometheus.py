@@ -10,5 +10,6 @@ from diagnostics.wire.servers.kind import ServerKind
 KIND = ServerKind(
     name="Prometheus",
     prefixes=("prometheus_tsdb_", "prometheus_build_info"),
+    seen="Debian's Prometheus, running",
     instead="explain what it stores: write prometheus+http:// (or prometheus+https://) before its address",
 )

@@ -13,6 +13,7 @@ KIND = ServerKind(
     prefixes=("nv_",),
     stored=("nv_.+",),
     has_api=True,
+    seen="24.10, running",
     typed_gauges={
         names.ENGINE_REQUESTS: (
             names.ENGINE_REQUEST_TYPE,

@@ -31,6 +31,7 @@ KIND = ServerKind(
     slots=ServerOption(flag="--max-num-seqs", key="max-num-seqs"),
     tokens=ServerOption(flag="--max-num-batched-tokens", key="max-num-batched-tokens"),
     memory=ServerOption(flag="--gpu-memory-utilization", key="gpu-memory-utilization"),
+    seen="pages written from its sources, and those of Dynamo's mocker engine",
     unread=(
         "the most sequences at once (--max-num-seqs), unless NIM adds num_request_max",
         "its failed requests",
