@@ -82,6 +82,10 @@ class Deployment:
         self._forecasts = ForecastCache()
         self._latest_at = 0.0
 
+    def allow_spans(self, most: int) -> None:
+        """Keep at most so many spans from now on, as other servers may have come."""
+        self._window.allow_spans(most)
+
     def bytes_held(self) -> Mapping[str, int]:
         """Return about how many bytes are kept of each server, and of spans under the empty name."""
         return {**self._window.bytes_by_server, "": self._window.bytes_of_spans}

@@ -175,15 +175,14 @@ class Service:
         if known is None:
             return self._deployment(settings, planned)
         known.interval, known.objective = planned.interval, planned.objective
+        known.allow_spans(_room_for_spans(settings, planned))
         known.book.open_after = settings.incidents.open_after
         known.book.close_after = settings.incidents.close_after
         return known
 
     def _deployment(self, settings: Settings, planned: Planned) -> Deployment:
-        spans = max(FEWEST_SPANS, settings.collect.max_spans // max(len(settings.server), 1))
-        window = RollingWindow(
-            planned.name, max(settings.collect.window, 4 * planned.interval), max_spans=spans * len(planned.urls)
-        )
+        seconds = max(settings.collect.window, 4 * planned.interval)
+        window = RollingWindow(planned.name, seconds, max_spans=_room_for_spans(settings, planned))
         rules = settings.incidents
         book = IncidentBook(planned.name, open_after=rules.open_after, close_after=rules.close_after)
         made = Deployment(
@@ -265,6 +264,12 @@ class Service:
         """Return whether a server had requests in the newest verdict's window; None before the first one."""
         stated = self.board.read().evaluations.get(deployment)
         return any(one.server == server for one in stated.explanation.anatomy) if stated is not None else None
+
+
+def _room_for_spans(settings: Settings, planned: Planned) -> int:
+    """Return how many spans a deployment may keep: each server has the same share of all."""
+    share = settings.collect.max_spans // max(len(settings.server), 1)
+    return max(FEWEST_SPANS, share) * len(planned.urls)
 
 
 def _log_reached(target: TargetState, before: TargetState | None) -> None:

@@ -38,7 +38,8 @@ def configured(loaded: Loaded) -> tuple[Slo, ...]:
     settings = loaded.settings
     tables = [_slo(one, loaded.where(f"slo.{number}")) for number, one in enumerate(settings.slo)]
     found = unique([*tables, *_in_files(loaded)])
-    known = {one.name for one in settings.deployment}
+    # What will be found cannot be known yet.
+    known = {one.name for one in settings.deployment} if not settings.discovery.sources else set()
     for number, one in enumerate(settings.slo):
         if one.deployment is not None and known and one.deployment not in known:
             hint = f"there is {', '.join(sorted(known))}"

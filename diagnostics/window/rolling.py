@@ -158,6 +158,10 @@ class RollingWindow:
         self._newest_at = 0.0
         self._bytes: dict[str, int] = {}
 
+    def allow_spans(self, most: int) -> None:
+        """Keep at most so many spans from now on."""
+        self._spans.allow(most)
+
     @property
     def bytes_by_server(self) -> Mapping[str, int]:
         """About how many bytes is kept of what each server said."""

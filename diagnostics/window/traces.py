@@ -351,6 +351,10 @@ class SpanStore:
         self._halvings = 0
         self._kept = self._came = 0.0
 
+    def allow(self, max_spans: int) -> None:
+        """Keep at most so many spans from now on; the next that come make room."""
+        self._max = max_spans
+
     @property
     def bytes_held(self) -> int:
         """About how many bytes the spans take that are kept."""

@@ -27,7 +27,9 @@ from diagnostics.service.found_servers import (
 )
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
+from diagnostics.settings.load import load
 from diagnostics.settings.tree import FileDiscoverySettings, ServerSettings, Settings
+from diagnostics.slo.reading import configured
 from diagnostics.store.history import History
 from exporters.sources.target_list import parse_targets
 from tests.collect.fake_triton import FakeServer, fake_triton, page, status
@@ -146,6 +148,33 @@ def test_pods_are_a_source(tmp_path: Path) -> None:
     written = {"namespace": "ml", "service": "triton", "port": "http", "kubeconfig": tmp_path / "gone"}
     with pytest.raises(UsageError, match=r"discovery\.kubernetes: no cluster can be reached"):
         sources_of(Settings.model_validate({"discovery": {"kubernetes": [written]}}))
+
+
+def test_servers_that_are_found_share_the_room_for_spans(tmp_path: Path) -> None:
+    finding = Finding(tmp_path)
+    finding.models = {f"127.0.0.1:{number}": {f"m{number}"} for number in range(1, 5)}
+    finding.names("127.0.0.1:1")
+    with finding.running():
+        until(lambda: finding.watched == {"m1": 1})
+        spans = finding.service.deployments["m1"]._window._spans
+        assert spans._max == finding.settings.collect.max_spans
+        finding.names(*finding.models)
+        until(lambda: len(finding.watched) == 4)
+        assert spans._max == finding.settings.collect.max_spans // 4
+
+
+def test_an_objective_may_name_a_deployment_that_is_found_later(tmp_path: Path) -> None:
+    file = tmp_path / "diag.toml"
+    text = """
+        server = [{url = "http://a"}]
+        deployment = [{name = "written", servers = ["http://a"]}]
+        slo = [{name = "fast", objective = 0.99, model = "m", availability = true, deployment = "found"}]
+        """
+    file.write_text(text)
+    with pytest.raises(UsageError, match="there is no deployment 'found'"):
+        configured(load(file, {}, {}))
+    file.write_text(f"{text}\n[[discovery.file]]\nfiles = ['x.json']\n")
+    assert [one.name for one in configured(load(file, {}, {}))] == ["fast"]
 
 
 def test_a_source_that_is_written_twice_is_refused() -> None:
