@@ -21,6 +21,7 @@ class JournalAction(StrEnum):
     ACKNOWLEDGE = "acknowledge"
     MAINTENANCE = "maintenance"
     EVENT = "event"
+    SILENCE = "silence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,9 @@ class JournalEntry:
         who: the user; what a client without credentials calls itself.
         origin: the address that it came from.
         deployment: what it is about; empty for all.
-        incident: id of the incident that was acknowledged; empty otherwise.
+        incident: id of the incident that was acknowledged or silenced; empty otherwise.
         start: when what it tells of begins, or happened.
-        end: when a maintenance ends; None otherwise.
+        end: when a maintenance or a silence ends; None otherwise.
         kind: of an event, as `deploy`; empty otherwise.
         text: why, or what happened.
         id: unique.

@@ -24,7 +24,7 @@ from diagnostics.render.phrases import end_to_end, predicted
 from diagnostics.units import Unit
 from exporters.sinks.links import Links, harmless, harmless_lines
 
-PATH = "/api/v2/alerts"
+PATH, SILENCES = "/api/v2/alerts", "/api/v2/silences"
 # A patch that is longer is read on the incident's page.
 MOST_OF_A_PATCH = 2_000
 _MOST_OF_A_LABEL = 200
@@ -78,6 +78,14 @@ class IncidentAlert:
 def encoded(alerts: Iterable[IncidentAlert], until: float) -> bytes:
     """Return the body of a POST to `PATH`."""
     return json.dumps([alert.body(until) for alert in alerts], ensure_ascii=False).encode("utf-8", "replace")
+
+
+def silence(incident: Incident, *, who: str, why: str, start: float, end: float) -> bytes:
+    """Return the body of a POST to `SILENCES`: of the incident's alert at any severity, and of the rule's on it."""
+    labels = {name: text for name, text in _labels(incident, {}).items() if name not in ("severity", "sender")}
+    matchers = [{"name": name, "value": text, "isRegex": False, "isEqual": True} for name, text in labels.items()]
+    times = {"startsAt": _time(start), "endsAt": _time(end)}
+    return json.dumps({"matchers": matchers, **times, "createdBy": harmless(who), "comment": harmless(why)}).encode()
 
 
 def incident_alert(

@@ -150,6 +150,7 @@ EXAMPLES: Json = {
         "acknowledged": _ACKNOWLEDGED,
     },
     "acknowledge": _ACKNOWLEDGED,
+    "silence": {**_ACKNOWLEDGED, "action": "silence", "end": _AT + 14400},
     "plan": _MAINTENANCE,
     "maintenance": [_MAINTENANCE],
     "mark": _EVENT,

@@ -10,10 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.http.api import ONLY_KNOWN, PREFIX
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.openapi import PEOPLE, PROBLEMS
 from diagnostics.service.listening import ip_of
+from diagnostics.service.notifications.silences import Silencer
 from diagnostics.store.journal import JournalAction, JournalEntry
 
 _LATEST = 253_402_300_799.0  # the last second of the year 9999
@@ -33,6 +35,13 @@ class _Told(BaseModel):
 class AcknowledgeRequest(_Told):
     """Who knows of an incident."""
 
+    why: str = Field(min_length=1, max_length=500, description="What is done about it.")
+
+
+class SilenceRequest(_Told):
+    """How long Alertmanager keeps quiet about an incident."""
+
+    seconds: float = Field(default=4 * 3600.0, gt=0, le=30 * 86400.0, allow_inf_nan=False, description="How long.")
     why: str = Field(min_length=1, max_length=500, description="What is done about it.")
 
 
@@ -103,10 +112,7 @@ def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/incidents/{identity}/acknowledge", summary="Acknowledge an incident")
     def acknowledge(identity: _OfIncident, told: AcknowledgeRequest, request: Request, user: _User) -> JournalEntry:
         """Say that somebody knows of an incident. Receivers hear of it again when it gets worse, and when it ends."""
-        found = next((one for one in context.service.board.read().incidents if one.id == identity), None)
-        if found is None:
-            raise HTTPException(404, f"there is no open incident {identity!r}")
-        now = context.clock()
+        found, now = _open(context, identity), context.clock()
         entry = JournalEntry(
             action=JournalAction.ACKNOWLEDGE,
             at=now,
@@ -118,6 +124,34 @@ def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
             text=told.why,
         )
         return _recorded(context, entry)
+
+    @routes.post("/incidents/{identity}/silence", summary="Silence an incident")
+    def silence(identity: _OfIncident, told: SilenceRequest, request: Request, user: _User) -> JournalEntry:
+        """Silence the alerts of an incident in every Alertmanager of the settings."""
+        found, now, silencer = _open(context, identity), context.clock(), Silencer(context.settings.alertmanager)
+        if not silencer.on:
+            raise HTTPException(404, "alertmanager.urls names no Alertmanager")
+        entry = JournalEntry(
+            action=JournalAction.SILENCE,
+            at=now,
+            who=user or told.who,
+            origin=_origin(request),
+            deployment=found.deployment,
+            incident=identity,
+            start=now,
+            end=now + told.seconds,
+            text=told.why,
+        )
+        if entry.who:
+            silencer.silence(found, who=entry.who, why=told.why, start=now, end=now + told.seconds)
+        return _recorded(context, entry)
+
+
+def _open(context: WebContext, identity: str) -> Incident:
+    found = next((one for one in context.service.board.read().incidents if one.id == identity), None)
+    if found is None:
+        raise HTTPException(404, f"there is no open incident {identity!r}")
+    return found
 
 
 def _add_maintenance(routes: APIRouter, context: WebContext) -> None:

@@ -26,6 +26,7 @@ from diagnostics.service.notifications.sender import (
     TracedPoster,
     Work,
 )
+from diagnostics.service.notifications.silences import access_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.own.tracer import SpanRole
 from diagnostics.service.state import Evaluation
@@ -246,12 +247,7 @@ class Notifier:
 
 def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: OpenChannel) -> Channel:
     _check_labels(settings.labels)
-    options = SourceOptions(
-        timeout=settings.timeout,
-        bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
-        basic=secret_of(settings.basic_auth_file, "user and password"),
-        ca_file=settings.ca_file,
-    )
+    options = access_of(settings)
     urls = list(dict.fromkeys(url.rstrip("/") for url in settings.urls))
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
     channel = open_channel("alertmanager", book)

@@ -11,6 +11,7 @@ import pytest
 from diagnostics.service.attention import Attention
 from diagnostics.store.journal import JournalAction
 from tests.service.http.door import HASHED, PASSWORD, USER, Door, door, lived, show
+from tests.service.notifications.hook import listening
 from tests.store.lived import opened
 
 WHY = {"why": "rolling back"}
@@ -112,6 +113,33 @@ def test_what_was_told_outlives_a_restart(tmp_path: Path) -> None:
     (kept,) = opened(tmp_path).journal()
     assert (kept.action, kept.end, kept.text) == (JournalAction.MAINTENANCE, 9e9, "new driver")
     assert Attention(told=[kept]).maintained("chat", kept.at)
+
+
+def test_an_incident_is_silenced_in_alertmanager_by_its_labels_without_the_severity(tmp_path: Path) -> None:
+    history, verdicts = lived(tmp_path)
+    with listening() as hook, door({"alertmanager.urls": hook.url}, history=history) as made:
+        show(made.service, verdicts)
+        found = made.json("/api/v1/incidents?state=open")[0]
+        path, told = f"/incidents/{found['id']}/silence", {"why": "known", "seconds": 60, "who": "carol"}
+        status, written = post(made, path, told)
+        assert (status, written["action"], written["end"] - written["start"]) == (200, "silence", 60)
+        (body,) = [json.loads(text) for _, text in hook.taken]
+        hook.status = 500
+        status, problem = post(made, path, told)
+        assert (status, "did not take the silence: HTTP 500" in problem["detail"]) == (503, True)
+        assert made.json("/api/v1/audit") == [written]
+    names = {one["name"]: one["value"] for one in body["matchers"]}
+    assert (names["check"], names["deployment"]) == (found["check"], found["deployment"])
+    assert not {"severity", "sender"} & names.keys()
+    assert (body["createdBy"], body["comment"]) == ("carol", "known")
+
+
+def test_without_an_alertmanager_nothing_is_silenced(tmp_path: Path) -> None:
+    history, verdicts = lived(tmp_path)
+    with door(history=history) as made:
+        show(made.service, verdicts)
+        identity = made.json("/api/v1/incidents?state=open")[0]["id"]
+        assert post(made, f"/incidents/{identity}/silence", {**WHY, "who": "carol"})[0] == 404
 
 
 def test_who_knows_of_an_incident_is_shown_with_it(tmp_path: Path) -> None:

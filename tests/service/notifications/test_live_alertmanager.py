@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from diagnostics.checks.check import Severity
 from diagnostics.service.notifications.notifier import Notifier
+from diagnostics.service.notifications.silences import Silencer
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.settings.tree import AlertmanagerSettings
 from tests.collect.fake_triton import free_ports
 from tests.service.notifications.alertmanagers import ROOT, Alertmanager, Pager
 from tests.service.notifications.reported import CAUSE, ENDING, ONSET, onset_of, reported_by
@@ -85,6 +88,17 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
     for receiver in telling.receivers:
         assert count(metrics, "diag_deliveries_total", receiver=receiver, outcome="ok") >= 2
         assert count(metrics, "diag_deliveries_total", receiver=receiver, outcome="failed") == 0
+
+
+def test_a_silenced_incident_notifies_nobody_at_any_severity(two: list[Alertmanager], telling: Notifier) -> None:
+    settings = AlertmanagerSettings(urls=tuple(one.url for one in two))
+    now = time.time()
+    Silencer(settings).silence(CAUSE, who="alice", why="known", start=now, end=now + 60)
+    worse = replace(OTHER_MODEL, severity=Severity.CRITICAL, worst=Severity.CRITICAL)
+    telling.consume(opened(replace(CAUSE, severity=Severity.CRITICAL, worst=Severity.CRITICAL), worse))
+    for one in two:
+        until(lambda one=one: state(one, CAUSE_KEY) == "suppressed")
+        until(lambda one=one: state(one, OTHER_KEY) == "active")
 
 
 def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
