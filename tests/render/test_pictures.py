@@ -55,12 +55,26 @@ def test_no_node_lies_on_another_or_outside(graph: Ensemble, layout: GraphLayout
     assert all(min(x, y) >= 0 and right <= shown.width and low <= shown.height for x, y, right, low in boxes)
 
 
+def by_way(graph: Ensemble, i: int, j: int) -> bool:
+    """Return whether a way of several edges leads from one step to another."""
+    return any(k != j and (j in graph.edges[k] or by_way(graph, k, j)) for k in graph.edges[i])
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_an_input_that_a_chain_hands_past_a_stage_makes_no_line_around_it(layout: GraphLayout) -> None:
+    steps = tuple(EnsembleStep(model=f"m{i}", version=-1, input_map={}, output_map={}) for i in range(4))
+    chain = picture(Ensemble("e", steps, ((1,), (2,), (3,), ())), {}, layout)
+
+    assert picture(Ensemble("e", steps, ((1, 2, 3), (2,), (3,), ())), {}, layout) == chain
+
+
 @given(graphs(), st.sampled_from([WIDE, NARROW]))
 def test_every_edge_leaves_one_node_and_reaches_another(graph: Ensemble, layout: GraphLayout) -> None:
     shown = picture(graph, {}, layout)
     along = 0 if layout.along_x else 1
 
-    assert len(shown.edges) == sum(map(len, graph.edges))
+    implied = [(i, j) for i, followers in enumerate(graph.edges) for j in followers if by_way(graph, i, j)]
+    assert len(shown.edges) == sum(map(len, graph.edges)) - len(implied)
     for path in shown.edges:
         points = [tuple(map(float, point)) for point in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
         assert any(points[0][along] == pytest.approx(box[2 + along], abs=0.1) for box in corners(shown))

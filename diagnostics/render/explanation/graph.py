@@ -158,16 +158,17 @@ def _levels(ensemble: Ensemble) -> tuple[list[list[Slot]], list[list[Slot]]]:
     A step's slot is (step,); an edge over several levels gets a slot (from, to, level) in each, so that it passes
     beside the nodes there, unless there are too many of them.
     """
+    edges = _reduced(ensemble.edges)
     level = [0] * len(ensemble.steps)
-    for i, followers in enumerate(ensemble.edges):
+    for i, followers in enumerate(edges):
         for j in followers:
             level[j] = max(level[j], level[i] + 1)
     levels: list[list[Slot]] = [[] for _ in range(max(level, default=0) + 1)]
     for i, at in enumerate(level):
         levels[at].append((i,))
     links = []
-    apart = sum(level[j] - level[i] - 1 for i, followers in enumerate(ensemble.edges) for j in followers)
-    for i, followers in enumerate(ensemble.edges):
+    apart = sum(level[j] - level[i] - 1 for i, followers in enumerate(edges) for j in followers)
+    for i, followers in enumerate(edges):
         for j in followers:
             between_them = range(level[i] + 1, level[j]) if apart <= MOST_PASSED else ()
             passed: list[Slot] = [(i, j, between) for between in between_them]
@@ -175,6 +176,25 @@ def _levels(ensemble: Ensemble) -> tuple[list[list[Slot]], list[list[Slot]]]:
                 levels[between].append(slot)
             links.append([(i,), *passed, (j,)])
     return _untangled(levels, links), links
+
+
+def _reduced(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the edges without those that other edges imply (transitive reduction).
+
+    A stage that waits for a later one waits for the earlier one, too: the line beside the stages between would show
+    no other way of a request.
+    """
+    reached = [0] * len(edges)
+    kept: list[list[int]] = [[] for _ in edges]
+    for i in reversed(range(len(edges))):
+        onward = 0
+        for j in edges[i]:
+            onward |= reached[j]
+        kept[i] = [j for j in edges[i] if not onward >> j & 1]
+        reached[i] = onward
+        for j in edges[i]:
+            reached[i] |= 1 << j
+    return kept
 
 
 def _untangled(levels: Sequence[Sequence[Slot]], links: Sequence[Sequence[Slot]]) -> list[list[Slot]]:
