@@ -160,6 +160,16 @@ def test_a_server_that_never_answered_stands_behind_what_hurts_requests() -> Non
         assert "busy" in headline(made)
 
 
+def test_a_server_that_never_answered_stands_behind_a_deployment_that_is_slow_without_a_cause() -> None:
+    with Serving(("a-never", "b-fine", "unclear")) as made:
+        made.stated("b-fine", situations()["healthy"])
+        made.reached("replica", error="connection refused", ago=None, deployment="b-fine")
+        made.stated("unclear", situations()["no clear cause"])
+        made.reached("a-never", error="connection refused", ago=None)
+
+        assert "requests wait 170 ms for slow" in headline(made)
+
+
 def test_servers_beside_the_one_that_is_named_first_are_counted_as_further_ones() -> None:
     with Serving(("a", "b", "c")) as made:
         for name in ("a", "b", "c"):

@@ -146,14 +146,21 @@ def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bo
     return max(rounds) - evaluation.at > OLD_AFTER * max(one.interval for one in targets)
 
 
-def _rank(standing: Standing) -> tuple[int, float, bool, str]:
+def _rank(standing: Standing) -> tuple[int, float, int, str]:
     """Critical first, then by the harm to requests; what cannot be read, whose harm nobody knows, before what has none.
 
-    The last verdict on what cannot be read tells of the past.
+    The last verdict on what cannot be read tells of the past. What was never read comes last: it may be a wrong name.
     """
     actionable = standing.explanation.actionable if standing.explanation and standing.word != UNREACHABLE else ()
     harm = max((one.impact.harm for one in actionable), default=0.0)
-    return _ORDER.index(standing.tone), -harm, standing.word not in (UNREACHABLE, PARTLY), standing.name
+    return _ORDER.index(standing.tone), -harm, _place(standing), standing.name
+
+
+def _place(standing: Standing) -> int:
+    if standing.word in (UNREACHABLE, PARTLY):
+        return 0 if any(one.last_success is not None for one in standing.down) else 2
+    wrong = standing.explanation is not None and _TONES[standing.explanation.verdict] == "warning"
+    return 1 if wrong else 2
 
 
 def roots(incidents: Sequence[Incident]) -> Iterator[tuple[Incident, tuple[Incident, ...]]]:
