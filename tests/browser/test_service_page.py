@@ -345,6 +345,24 @@ def test_without_scripts_everything_but_timelines_is_there(show: Open, serving: 
     assert page.locator("button:visible").count() == 3
 
 
+def test_incidents_are_chosen_without_scripts_and_the_choice_is_in_the_address(show: Open, serving: Serving) -> None:
+    page = show(f"{serving.url}/incidents", java_script_enabled=False).page
+    every = page.locator("ul.incidents li").count()
+
+    page.get_by_label("Deployment").select_option(NAME)
+    page.get_by_label("State").select_option("open")
+    page.get_by_label("Severity").select_option("critical")
+    page.get_by_label("Check").select_option("single-instance-serialization")
+    page.get_by_role("button", name="Choose").click()
+
+    assert "severity=critical" in page.url
+    assert 1 <= page.locator("ul.incidents li").count() < every
+    assert page.get_by_label("Deployment").input_value() == NAME
+    page.get_by_label("Words").fill("nowhere")
+    page.get_by_role("button", name="Choose").click()
+    expect(page.locator("#list")).to_contain_text("There are none.")
+
+
 def test_names_are_read_out_not_run(show: Open, serving: Serving) -> None:
     shown = show(f"{serving.url}/deployments/odd-markup")
 
