@@ -16,6 +16,8 @@ payloads, JSON instead of binary, a proxy, one connection per request, a busy cl
 - A frontend that is near its limit unseen. Above 1,000 requests per second, traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
 - Clients whose requests pile up in another model's queue: those keep them busy.
+- Responses that wait in the server, where no counter shows it: for earlier ones (`preserve_ordering` and several
+  instances), or because the server itself waits for a disk.
 - Other callers: if clients and server count different requests, nothing is reported.
 
 ## Do
@@ -35,7 +37,15 @@ from __future__ import annotations
 from diagnostics.anatomy.from_calls import is_orchestrated
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
-from diagnostics.checks.gates import HOST_FULL, THREAD_FREE, busy_of, may_be_short_of_threads
+from diagnostics.checks.gates import (
+    COPIES,
+    HOST_FULL,
+    THREAD_FREE,
+    busy_of,
+    expect_any_order,
+    may_be_short_of_threads,
+    waits_in_copies,
+)
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
 from diagnostics.signals.callers import (
     CALLER_SECONDS,
@@ -48,6 +58,7 @@ from diagnostics.signals.callers import (
     WAITING_ELSEWHERE,
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.host import COPY_CPU
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -89,6 +100,7 @@ CHECK = Check(
         "frontend_busy": THREAD_FREE,
         "request_rate": BUSY_FRONTEND,
         "host_cpu_busy": HOST_FULL,
+        "copy_cpu": COPIES,
     },
 )
 
@@ -114,6 +126,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="reads of the inference port wait as well: its frontend may hold requests")
     if not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL):
         return Quiet(because="the host's processors are full, and clients may share them")
+    _expect_no_wait_for_others(ledger, subject)
     seconds = outside.value or 0.0
     return Fires(
         summary=f"clients of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} longer than the "
@@ -124,6 +137,15 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
             "client's own processors; no setting of Triton shortens this"
         ),
     )
+
+
+def _expect_no_wait_for_others(ledger: Ledger, subject: Subject) -> None:
+    """End the check as unknown where responses may wait in the server, in no counter: for a disk or for each other."""
+    if waits_in_copies(ledger, subject):
+        raise ledger.conflicting(COPY_CPU)
+    ensemble = ledger.evidence.graph(subject.server).ensembles.get(subject.ensemble or subject.model or "")
+    for model in ensemble.models() if ensemble else [subject.model]:
+        expect_any_order(ledger, Subject(server=subject.server, model=model))
 
 
 def _where(ledger: Ledger, subject: Subject, seconds: float) -> str:

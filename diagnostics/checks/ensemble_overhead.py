@@ -12,6 +12,7 @@ its own limit (`max_inflight_requests`), or runs many small steps that one stage
 - An engine that answers from its own thread: the gap after it is its work. If a Python stage might do the same, the
   largest gap counts as its work.
 - Branches that wait for each other: the gap is measured after the last one.
+- A server that waits for a disk: its input and output phases are long, and use no CPU.
 - A host without spare CPU, which delays every hand-over (`host-cpu-starved`).
 
 ## Do
@@ -30,17 +31,22 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import HOST_FULL, host_is_full
+from diagnostics.checks.gates import COPIES, HOST_FULL, host_is_full, waits_in_copies
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.gaps import HIDDEN_MEMBERS, OVERHEAD_SECONDS
+from diagnostics.signals.host import COPY_CPU
 from diagnostics.signals.orchestration import ENSEMBLE_CALLS
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.units import Unit
 
 CALLED = Limit(value=1, unit=Unit.COUNT, because="without requests nothing is lost")
-CHECK = Check(layer=Layer.SERVING, scope=Scope.ENSEMBLE, limits={"ensemble_calls": CALLED, "host_cpu_busy": HOST_FULL})
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.ENSEMBLE,
+    limits={"ensemble_calls": CALLED, "host_cpu_busy": HOST_FULL, "copy_cpu": COPIES},
+)
 
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
@@ -54,6 +60,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="hardly any time passes between its stages")
     if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full: every hand-over is late")
+    if waits_in_copies(ledger, subject):
+        raise ledger.conflicting(COPY_CPU)
     seconds = lost.value or 0.0
     return Fires(
         summary=f"each request of {subject.ensemble} spends {Unit.SECONDS.show(seconds)} between its stages",

@@ -9,15 +9,22 @@ from diagnostics.checks.check import Quiet
 from diagnostics.evidence.capacity import STRETCHED, lost_instances
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, TRANSFER_SECONDS
-from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT, ON_GPU
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS
-from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
+from diagnostics.signals.host import COPY_CPU, CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.inner_calls import FILLABLE_SHARE, MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
-from diagnostics.signals.settings import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from diagnostics.signals.settings import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, PRESERVES_ORDER
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
-from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_SIZE,
+    INPUT_SECONDS,
+    OUTPUT_SECONDS,
+    QUEUE_SECONDS,
+    REQUEST_RATE,
+)
 from diagnostics.units import Unit
 
 THREAD_BUSY = Limit(
@@ -113,6 +120,11 @@ CPU_STARVED = Limit(
     because="executions that wait for a processor in half of their time would be twice as quick with one, however busy "
     "all processors are on average",
 )
+COPIES = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="a copy keeps a processor busy: a phase that uses one for under half of its time mostly waits",
+)
 CALLED_INSIDE = Limit(
     value=MOSTLY_NESTED, unit=Unit.RATIO, because="a model that works itself for half of its time is slow by that first"
 )
@@ -194,6 +206,51 @@ def host_is_full(ledger: Ledger, subject: Subject) -> bool:
         if full
         else waits_for_processors(ledger, subject)
     )
+
+
+def expect_copies(ledger: Ledger, subject: Subject) -> None:
+    """End the check as unknown where the server's input and output phases are no copies: they use no processor.
+
+    A thread of Triton that writes its log to a slow disk stands still in whatever phase or stage it is. A GPU may copy
+    by itself: there it costs confidence that this is not known.
+
+    Raises:
+        Undecided: the phases mostly wait for something, or on processors nothing tells whether they do.
+
+    """
+    if ledger.evidence.read(ON_GPU, subject).value == 0:
+        ledger.need(COPY_CPU, Subject(server=subject.server))
+    if ledger.ruled_out(COPY_CPU, Subject(server=subject.server), COPIES, above=False):
+        raise ledger.conflicting(COPY_CPU)
+
+
+def waits_in_copies(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether input and output phases that are worth a change wait instead of copying; not known counts as no.
+
+    What they wait for may hold any thread of the server, in the frontend and between stages, too.
+    """
+    evidence = ledger.evidence
+    models = [one for one in evidence.subjects(Scope.MODEL) if one.server == subject.server]
+    used = evidence.read(COPY_CPU, Subject(server=subject.server))
+    copies = (evidence.read(INPUT_SECONDS, one) + evidence.read(OUTPUT_SECONDS, one) for one in models)
+    if used.value is None or max((one.value or 0.0 for one in copies), default=0.0) < WORTHWHILE_SECONDS:
+        return False
+    return not ledger.compare(COPY_CPU.name, used, COPIES)
+
+
+def expect_any_order(ledger: Ledger, model: Subject) -> None:
+    """End the check as unknown where finished responses of a model may wait for those of earlier requests.
+
+    One instance finishes requests in their order anyway. Of several, one long execution holds back all that others
+    finish meanwhile, however many there are.
+
+    Raises:
+        Undecided: they leave in order, and several instances execute.
+
+    """
+    several = (ledger.evidence.read(INSTANCES, model).value or 0.0) >= 2
+    if several and ledger.evidence.read(PRESERVES_ORDER, model).value:
+        raise ledger.conflicting(PRESERVES_ORDER)
 
 
 def waits_for_processors(ledger: Ledger, subject: Subject) -> bool:

@@ -10,6 +10,7 @@ inputs, pageable memory, Python backends that copy GPU tensors to the host.
 ## Rules out
 - Waiting for an instance: that is queue time (`single-instance-serialization`).
 - Bytes on the network: Triton's timers start after them (`client-or-transport-bound`).
+- Phases that use no CPU: they wait instead of copying. Triton may write its log to a slow disk, for example.
 - Full CPUs, on which every copy takes longer (`host-cpu-starved`).
 
 ## Do
@@ -27,7 +28,7 @@ from __future__ import annotations
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import enough_requests
-from diagnostics.checks.gates import HOST_FULL, host_is_full
+from diagnostics.checks.gates import COPIES, HOST_FULL, expect_copies, host_is_full
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.signal import Scope, Subject
@@ -42,7 +43,7 @@ DOMINANT = Limit(
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"copies_to_execution": DOMINANT, "host_cpu_busy": HOST_FULL},
+    limits={"copies_to_execution": DOMINANT, "host_cpu_busy": HOST_FULL, "copy_cpu": COPIES},
     reach=frozenset({Phase.INPUT, Phase.OUTPUT}),
 )
 
@@ -61,6 +62,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the stage mostly executes")
     if host_is_full(ledger, subject):
         return Quiet(because="the host's processors are full, which slows every copy")
+    expect_copies(ledger, subject)
     return _finding(ledger, subject)
 
 

@@ -24,6 +24,7 @@ others, work and waiting for a lock look the same. No instance count is proposed
 - Pauses of all instances, such as garbage collection or a paused container: new ones would pause, too. The executions
   and arrivals then do not explain the wait, or some reads have much longer executions. Only traces of each request
   decide it.
+- Responses that leave in order (`preserve_ordering`): what new instances finish early would wait for earlier ones.
 - A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
 - A next stage that completes less than this one passes on: requests would wait there instead.
 - With one instance, a lock that a second one would share: nothing shows it in advance.
@@ -59,7 +60,7 @@ import msgspec
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
+from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, expect_any_order, first_rival
 from diagnostics.checks.instances import (
     UNEVEN,
     UNEXPLAINED,
@@ -116,6 +117,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return in_turns(ledger, subject)
     if quiet := first_rival(ledger, subject, SHORT_OF_LANES):
         return quiet
+    expect_any_order(ledger, subject)
     expect_explained(ledger, subject)
     return _with_more_instances(ledger, subject)
 

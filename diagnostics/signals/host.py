@@ -11,7 +11,7 @@ from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.wire.host import HostProcess, HostSample
 
 HOST = "host"
@@ -162,6 +162,37 @@ def _wait_per_stub(view: ModelView) -> Reading:
     return _per_stub(view, lambda process: process.run_delay_seconds).at_most(1.0)
 
 
+def _copy_cpu(view: ModelView) -> Reading:
+    """Return processors that the server's own process uses ÷ executions that are in their input or output phase.
+
+    On a GPU the card may copy by itself.
+    """
+    found, copying = _ends(view), sum(_copying(one) for one in view.executing())
+    if found is None or any(one.on_gpu is not False for one in view.executing() if _copying(one) > 0):
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
+    first, last, seconds = found
+    before, after = _own_cpu_seconds(first), _own_cpu_seconds(last)
+    if before is None or after is None or first.server_pid != last.server_pid:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
+    if copying <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
+    return Reading.of(max(after - before, 0.0) / seconds / copying, Unit.RATIO, f"{HOST} and {STATISTICS}")
+
+
+def _copying(view: ModelView) -> float:
+    """Return how many of a model's executions are in their input or output phase on average; 0 where not known."""
+    delta = view.delta(STATISTICS)
+    if delta is None or not delta.batches:
+        return 0.0
+    copies = sum(delta.values.get(phase, 0.0) for phase in (Counter.INPUT_SECONDS, Counter.OUTPUT_SECONDS))
+    whole = copies + delta.values.get(Counter.INFER_SECONDS, 0.0)
+    return delta.occupied / delta.seconds * copies / whole if whole > 0 else 0.0
+
+
+def _own_cpu_seconds(sample: HostSample) -> float | None:
+    return next((one.cpu_seconds for one in sample.processes if one.pid == sample.server_pid), None)
+
+
 def _cpu_per_lane(view: ModelView) -> Reading:
     """Return processors used ÷ instances executing: 1 is work on a processor, 0 is waiting for something else."""
     used, lanes = cores_used(view), _busy_lanes(view)
@@ -217,6 +248,15 @@ CPU_WAIT_PER_LANE = _signal(
     Unit.RATIO,
     "Share of its executions' time that a Python model's stubs were runnable without getting a processor (schedstat).",
     _wait_per_stub,
+)
+COPY_CPU = _signal(
+    "copy_cpu",
+    Unit.RATIO,
+    "Processors that the server's own process uses ÷ its executions that are in their input or output phase: copies "
+    "keep one busy each, and what waits for a disk or a lock uses none.",
+    _copy_cpu,
+    fix="measure whether the server waits for I/O (/proc/pressure/io and iowait on its machine): look at the disk that "
+    "its log goes to, at --log-verbose, and at what models write",
 )
 SERVER_CPU_SHARE = _signal(
     "server_cpu_share",

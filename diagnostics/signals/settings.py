@@ -58,13 +58,13 @@ INSTANCES = Signal(
 )
 
 
-def _setting(name: str, unit: Unit, doc: str, pick: Callable[[ModelConfig], float]) -> Signal:
+def _setting(name: str, unit: Unit, doc: str, pick: Callable[[ModelConfig], float], fix: str = CONFIG_FIX) -> Signal:
     def read(view: ModelView) -> Reading:
         if view.config is None:
             return Reading.unknown(Missing.NOT_EXPORTED, unit, CONFIGURATION)
         return Reading.of(pick(view.config), unit, CONFIGURATION)
 
-    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,), fix=CONFIG_FIX)
+    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,), fix=fix)
 
 
 def _delay(config: ModelConfig) -> float:
@@ -86,6 +86,13 @@ DYNAMIC_BATCHING = _setting(
     Unit.COUNT,
     "1 when dynamic batching is on, else 0.",
     lambda config: float(config.dynamic_batching is not None),
+)
+PRESERVES_ORDER = _setting(
+    "preserve_ordering",
+    Unit.COUNT,
+    "1 when responses leave in the order of their requests: a finished one waits for earlier ones, in no counter.",
+    lambda config: float(config.dynamic_batching is not None and config.dynamic_batching.preserve_ordering),
+    fix="if no client needs the order, set dynamic_batching.preserve_ordering to false, and compare what clients see",
 )
 BATCH_DELAY = _setting("max_queue_delay", Unit.SECONDS, "How long a request may wait for others to join.", _delay)
 QUEUE_LIMIT = _setting("max_queue_size", Unit.COUNT, "Requests a queue may hold; 0 is no limit.", _queue_limit)

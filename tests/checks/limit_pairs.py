@@ -10,15 +10,15 @@ from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SH
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.gone_processes import GONE_PROCESSES
-from diagnostics.signals.host import CPU_WAIT_PER_LANE
+from diagnostics.signals.host import COPY_CPU, CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
-from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RATE
 
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
-    *(EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE),
+    *(COPY_CPU, EXECUTION_DISPERSION, INPUT_SECONDS, OUTPUT_SECONDS, UNDISTURBED_EXECUTION_SHARE),
     *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
 )
 
@@ -215,6 +215,9 @@ single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 
 single-instance-serialization cpu_wait_per_lane cpu_wait_per_lane 0.465 fires 0.535 quiet
 single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 single-instance-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+input-output-cost copy_cpu copy_cpu 0.465 unknown 0.535 fires
+ensemble-overhead copy_cpu copy_cpu 0.465 unknown 0.535 fires input_seconds=0.05 output_seconds=0.01
+client-or-transport-bound copy_cpu copy_cpu 0.465 unknown 0.535 fires input_seconds=0.05 output_seconds=0.01
 single-instance-serialization execution_dispersion execution_dispersion 0.93 fires 1.07 unknown \
  undisturbed_execution_share=0.6
 single-instance-serialization explained_queue_share queue_seconds 1.003 fires 1.154 unknown
