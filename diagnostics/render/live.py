@@ -24,6 +24,7 @@ def gist(state: Json) -> object:
         tuple((one["name"], one["verdict"], *one.get("changes", ()), _findings(one)) for one in state["deployments"]),
         tuple((one["server"], one["up"], bool(one["error"])) for one in state["targets"]),
         tuple(one["id"] for one in state["incidents"]),
+        tuple(one["id"] for one in state.get("acknowledged", ())),
         state.get("error", ""),
     )
 
@@ -78,6 +79,8 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     for finding in deployment["findings"]:
         incident = open_ones.pop(finding["id"], None)
         yield from _finding(finding, incident, state["now"], columns, paint)
+        if incident and (known := _acknowledged(state, incident["id"])):
+            yield fitted(f"      acknowledged by {known['who']}: {known['text']}", columns)
     for incident in open_ones.values():
         since = _ago(state["now"] - incident["seen"])
         yield fitted(f"  {incident['check']}: not seen for {since}; not over yet", columns)
@@ -98,6 +101,11 @@ def _finding(finding: Json, incident: Json | None, now: float, columns: int, pai
     yield fitted(f"      {finding['summary']}", columns)
     if finding.get("doubt"):
         yield fitted(f"      {finding['doubt']}", columns)
+
+
+def _acknowledged(state: Json, incident: str) -> Json | None:
+    """Return who knows of an incident; None while nobody said so, and from services that are not told."""
+    return next((one for one in state.get("acknowledged", ()) if one["incident"] == incident), None)
 
 
 def _subject(subject: Json) -> str:

@@ -57,6 +57,14 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason():
     assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
 
 
+def test_who_knows_of_an_incident_is_shown_below_it():
+    one = {"id": "i1", "fingerprint": "f1", "deployment": "chat", "check": "x", "onset": 940.0, "seen": 1000.0}
+    told = {"id": "j1", "incident": "i1", "who": "carol", "text": "rolling back"}
+    known = state(incidents=[one], acknowledged=[told])
+    assert frame(known, 100)[5] == "      acknowledged by carol: rolling back"
+    assert gist(known) != gist(state(incidents=[one], acknowledged=[]))
+
+
 def test_how_many_servers_a_source_of_discovery_names_is_shown():
     found = [target(found_by="file a.json"), target(found_by="file a.json"), target(found_by="")]
     lines = frame(state(targets=found), 100)

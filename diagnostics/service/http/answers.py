@@ -19,6 +19,7 @@ from diagnostics.render.explanation.why_not import account_of, noted
 from diagnostics.service.own.metrics import ServiceFault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
 from diagnostics.signals.signal import Scope, Subject
+from diagnostics.store.journal import JournalEntry
 
 
 class FindingLine(BaseModel):
@@ -64,10 +65,13 @@ class ServiceState(BaseModel):
     targets: list[TargetState]
     deployments: list[DeploymentState]
     incidents: list[Incident] = Field(description="Those that last.")
+    acknowledged: list[JournalEntry] = Field(description="Who knows of which of these incidents.")
     faults: list[ServiceFault] = Field(description="What fails in the service itself.")
 
 
-def state_answer(state: LiveState, now: float, faults: list[ServiceFault]) -> ServiceState:
+def state_answer(
+    state: LiveState, now: float, faults: list[ServiceFault], acknowledged: list[JournalEntry]
+) -> ServiceState:
     """Return the state as the API shows it."""
     return ServiceState(
         version=state.version,
@@ -76,6 +80,7 @@ def state_answer(state: LiveState, now: float, faults: list[ServiceFault]) -> Se
         targets=sorted(state.targets.values(), key=lambda one: one.server),
         deployments=[deployment_state(state.evaluations[name]) for name in sorted(state.evaluations)],
         incidents=list(state.incidents),
+        acknowledged=acknowledged,
         faults=faults,
     )
 

@@ -386,7 +386,8 @@ def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
         if wait and live.waiting >= MOST_WAITING:
             raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
         newest = await live.newer_than(after, wait) if wait else context.service.board.read()
-        return state_answer(newest, context.clock(), context.metrics.faults.lasting())
+        known = [entry for one in newest.incidents if (entry := context.attention.acknowledgement(one.id)) is not None]
+        return state_answer(newest, context.clock(), context.metrics.faults.lasting(), known)
 
 
 def _add_deployments(routes: APIRouter, context: WebContext) -> None:

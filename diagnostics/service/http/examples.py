@@ -96,6 +96,7 @@ EXAMPLES: Json = {
         "targets": [_TARGET],
         "deployments": [_DEPLOYMENT],
         "incidents": [_INCIDENT],
+        "acknowledged": [],
         "faults": [],
     },
     "deployments": [_DEPLOYMENT],

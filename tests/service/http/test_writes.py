@@ -150,6 +150,7 @@ def test_who_knows_of_an_incident_is_shown_with_it(tmp_path: Path) -> None:
         status, written = post(made, f"/incidents/{identity}/acknowledge", {**WHY, "who": "carol"})
         assert (status, written["incident"]) == (200, identity)
         assert made.json(f"/api/v1/incidents/{identity}")["acknowledged"] == written
+        assert made.json("/api/v1/state")["acknowledged"] == [written]
         page = made.ask(f"/incidents/{identity}").data.decode()
         assert "Acknowledged by <bdi>carol</bdi>" in page
         assert "rolling back" in page
