@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import pstdev
 
 from diagnostics import names
-from diagnostics.signals.counting import absent, mean_of, per, rate, total
+from diagnostics.signals.counting import mean_of, per, rate, total
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
@@ -22,9 +22,9 @@ def _model_signal(name: str, unit: Unit, doc: str, *readers: Read, fix: str = ""
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=readers, fix=fix)
 
 
-def _per_request(name: str, counter: Counter, doc: str, *others: Read) -> Signal:
+def _per_request(name: str, counter: Counter, doc: str) -> Signal:
     readers = (per(source, counter, Counter.SUCCESS, Unit.SECONDS) for source in _BOTH)
-    return _model_signal(name, Unit.SECONDS, doc, *readers, *others)
+    return _model_signal(name, Unit.SECONDS, doc, *readers)
 
 
 def _waiting_at_pages(view: ModelView) -> list[float]:
@@ -38,17 +38,20 @@ def _waiting_at_pages(view: ModelView) -> list[float]:
     return found
 
 
-def _part_by_gauge(*, waiting: bool) -> Read:
-    """Return a reader of a part of the requests' time by Little's law, for servers that count only the whole.
+def _counted_or_gauged(counter: Counter, *, waiting: bool) -> Read:
+    """Return a reader of a part of the requests' time: as counted, else by Little's law where only the whole is.
 
     What waits at so few reads that it may be nothing (95 %) counts as nothing: a gauge is read once a second, and
     requests are shorter.
     """
+    stated = per(METRICS, counter, Counter.SUCCESS, Unit.SECONDS)
 
     def read(view: ModelView) -> Reading:
-        delta, gauged = view.delta(METRICS), view.once(_waiting_at_pages)
-        if delta is None or not gauged or Counter.REQUEST_SECONDS not in delta.values:
-            return absent(view, METRICS, Unit.SECONDS)
+        counted, delta, gauged = stated(view), view.delta(METRICS), view.once(_waiting_at_pages)
+        if counted.missing is not Missing.DISABLED or not gauged:
+            return counted
+        if delta is None or Counter.REQUEST_SECONDS not in delta.values:
+            return counted
         whole = delta.values[Counter.REQUEST_SECONDS]
         mean = sum(gauged) / len(gauged)
         error = 1.96 * pstdev(gauged) / math.sqrt(len(gauged))
@@ -69,18 +72,20 @@ REQUEST_RATE = _model_signal(
     *(rate(s, Counter.SUCCESS) for s in _BOTH),
 )
 REQUEST_SECONDS = _per_request("request_seconds", Counter.REQUEST_SECONDS, "Mean time from arrival to release.")
-QUEUE_SECONDS = _per_request(
+QUEUE_SECONDS = _model_signal(
     "queue_seconds",
-    Counter.QUEUE_SECONDS,
+    Unit.SECONDS,
     "Mean time a request waits for an instance.",
-    _part_by_gauge(waiting=True),
+    per(STATISTICS, Counter.QUEUE_SECONDS, Counter.SUCCESS, Unit.SECONDS),
+    _counted_or_gauged(Counter.QUEUE_SECONDS, waiting=True),
 )
 INPUT_SECONDS = _per_request("input_seconds", Counter.INPUT_SECONDS, "Mean time spent preparing a request's inputs.")
-COMPUTE_SECONDS = _per_request(
+COMPUTE_SECONDS = _model_signal(
     "compute_seconds",
-    Counter.INFER_SECONDS,
+    Unit.SECONDS,
     "Mean time a request spends executing, its whole batch's time.",
-    _part_by_gauge(waiting=False),
+    per(STATISTICS, Counter.INFER_SECONDS, Counter.SUCCESS, Unit.SECONDS),
+    _counted_or_gauged(Counter.INFER_SECONDS, waiting=False),
 )
 OUTPUT_SECONDS = _per_request("output_seconds", Counter.OUTPUT_SECONDS, "Mean time spent on a request's outputs.")
 BATCH_SIZE = _model_signal(
