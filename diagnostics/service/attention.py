@@ -25,19 +25,19 @@ class Attention:
     def __init__(
         self,
         planned: Sequence[MaintenanceSettings] = (),
-        told: Iterable[JournalEntry] = (),
+        earlier: Iterable[JournalEntry] = (),
         put: Callable[[JournalEntry], None] = lambda _: None,
     ) -> None:
         """Begin with the maintenance of the settings, and what an earlier run was told; `put` remembers an entry."""
         self._planned, self._put = planned, put
         self._lock = threading.Lock()
-        self._told = deque(told, MOST_ENTRIES)
+        self._entries = deque(earlier, MOST_ENTRIES)
         self._severities: dict[str, Severity] = {}
 
     def record(self, entry: JournalEntry) -> None:
         """Take up an entry."""
         with self._lock:
-            self._told.append(entry)
+            self._entries.append(entry)
         self._put(entry)
         log_event(
             log,
@@ -55,10 +55,10 @@ class Attention:
     def entries(self, action: JournalAction | None = None, deployment: str | None = None) -> list[JournalEntry]:
         """Return what was told, the newest first: of one action, and about one deployment, where these are given."""
         with self._lock:
-            told = list(self._told)
+            every = list(self._entries)
         return [
             one
-            for one in reversed(told)
+            for one in reversed(every)
             if action in (None, one.action) and (deployment is None or one.deployment in ("", deployment))
         ]
 
@@ -69,8 +69,8 @@ class Attention:
 
     def maintained(self, deployment: str, at: float) -> bool:
         """Return whether work on a deployment is planned at Unix second `at`."""
-        told = self.entries(JournalAction.MAINTENANCE, deployment)
-        return any(one.start <= at < (one.end or one.start) for one in told) or any(
+        entered = self.entries(JournalAction.MAINTENANCE, deployment)
+        return any(one.start <= at < (one.end or one.start) for one in entered) or any(
             one.deployment in ("", deployment) and _within(one, at) for one in self._planned
         )
 

@@ -24,7 +24,7 @@ _Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-class _Told(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     who: str = Field(
@@ -32,20 +32,20 @@ class _Told(BaseModel):
     )
 
 
-class AcknowledgeRequest(_Told):
+class AcknowledgeRequest(_Request):
     """Who knows of an incident."""
 
     why: str = Field(min_length=1, max_length=500, description="What is done about it.")
 
 
-class SilenceRequest(_Told):
+class SilenceRequest(_Request):
     """How long Alertmanager keeps quiet about an incident."""
 
     seconds: float = Field(default=4 * 3600.0, gt=0, le=30 * 86400.0, allow_inf_nan=False, description="How long.")
     why: str = Field(min_length=1, max_length=500, description="What is done about it.")
 
 
-class MaintenanceRequest(_Told):
+class MaintenanceRequest(_Request):
     """When work is planned: incidents are recorded meanwhile, and nobody is notified."""
 
     deployment: str = Field(default="", max_length=200, description="Name of the deployment. All by default.")
@@ -54,7 +54,7 @@ class MaintenanceRequest(_Told):
     why: str = Field(min_length=1, max_length=500, description="What is done.")
 
 
-class EventRequest(_Told):
+class EventRequest(_Request):
     """Something that happened elsewhere, as a deploy."""
 
     time: _Moment | None = Field(default=None, description="When it happened, in Unix seconds. Now by default.")
@@ -110,23 +110,23 @@ def writes_router(context: WebContext) -> APIRouter:
 
 def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/incidents/{identity}/acknowledge", summary="Acknowledge an incident")
-    def acknowledge(identity: _OfIncident, told: AcknowledgeRequest, request: Request, user: _User) -> JournalEntry:
+    def acknowledge(identity: _OfIncident, body: AcknowledgeRequest, request: Request, user: _User) -> JournalEntry:
         """Say that somebody knows of an incident. Receivers hear of it again when it gets worse, and when it ends."""
         found, now = _open(context, identity), context.clock()
         entry = JournalEntry(
             action=JournalAction.ACKNOWLEDGE,
             at=now,
-            who=user or told.who,
+            who=user or body.who,
             origin=_origin(request),
             deployment=found.deployment,
             incident=identity,
             start=now,
-            text=told.why,
+            text=body.why,
         )
         return _recorded(context, entry)
 
     @routes.post("/incidents/{identity}/silence", summary="Silence an incident")
-    def silence(identity: _OfIncident, told: SilenceRequest, request: Request, user: _User) -> JournalEntry:
+    def silence(identity: _OfIncident, body: SilenceRequest, request: Request, user: _User) -> JournalEntry:
         """Silence the alerts of an incident in every Alertmanager of the settings."""
         found, now, silencer = _open(context, identity), context.clock(), Silencer(context.settings.alertmanager)
         if not silencer.on:
@@ -134,16 +134,16 @@ def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
         entry = JournalEntry(
             action=JournalAction.SILENCE,
             at=now,
-            who=user or told.who,
+            who=user or body.who,
             origin=_origin(request),
             deployment=found.deployment,
             incident=identity,
             start=now,
-            end=now + told.seconds,
-            text=told.why,
+            end=now + body.seconds,
+            text=body.why,
         )
         if entry.who:
-            silencer.silence(found, who=entry.who, why=told.why, start=now, end=now + told.seconds)
+            silencer.silence(found, who=entry.who, why=body.why, start=now, end=now + body.seconds)
         return _recorded(context, entry)
 
 
@@ -156,21 +156,21 @@ def _open(context: WebContext, identity: str) -> Incident:
 
 def _add_maintenance(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/maintenance", summary="Plan maintenance")
-    def plan(told: MaintenanceRequest, request: Request, user: _User) -> JournalEntry:
+    def plan(body: MaintenanceRequest, request: Request, user: _User) -> JournalEntry:
         """Say when work is planned: incidents are recorded meanwhile, and nobody is notified."""
         now = context.clock()
-        start = now if told.start is None else told.start
-        if told.end <= start:
+        start = now if body.start is None else body.start
+        if body.end <= start:
             raise HTTPException(409, "end: lies before start")
         entry = JournalEntry(
             action=JournalAction.MAINTENANCE,
             at=now,
-            who=user or told.who,
+            who=user or body.who,
             origin=_origin(request),
-            deployment=told.deployment,
+            deployment=body.deployment,
             start=start,
-            end=told.end,
-            text=told.why,
+            end=body.end,
+            text=body.why,
         )
         return _recorded(context, entry)
 
@@ -182,18 +182,18 @@ def _add_maintenance(routes: APIRouter, context: WebContext) -> None:
 
 def _add_events(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/events", summary="Mark an event")
-    def mark(told: EventRequest, request: Request, user: _User) -> JournalEntry:
+    def mark(body: EventRequest, request: Request, user: _User) -> JournalEntry:
         """Say what happened elsewhere, as a deploy, so that people see it beside incidents."""
         now = context.clock()
         entry = JournalEntry(
             action=JournalAction.EVENT,
             at=now,
-            who=user or told.who,
+            who=user or body.who,
             origin=_origin(request),
-            deployment=told.deployment,
-            start=now if told.time is None else told.time,
-            kind=told.kind,
-            text=told.text,
+            deployment=body.deployment,
+            start=now if body.time is None else body.time,
+            kind=body.kind,
+            text=body.text,
         )
         return _recorded(context, entry)
 

@@ -106,13 +106,13 @@ def test_what_means_nothing_is_refused(path: str, body: dict[str, object], statu
 def test_what_was_told_outlives_a_restart(tmp_path: Path) -> None:
     history = opened(tmp_path)
     history.start()
-    attention = Attention(told=history.journal(), put=history.put_entry)
+    attention = Attention(earlier=history.journal(), put=history.put_entry)
     with door(history=history, attention=attention) as made:
         post(made, "/maintenance", {"end": 9e9, "why": "new driver", "who": "carol"})
     history.stop()
     (kept,) = opened(tmp_path).journal()
     assert (kept.action, kept.end, kept.text) == (JournalAction.MAINTENANCE, 9e9, "new driver")
-    assert Attention(told=[kept]).maintained("chat", kept.at)
+    assert Attention(earlier=[kept]).maintained("chat", kept.at)
 
 
 def test_an_incident_is_silenced_in_alertmanager_by_its_labels_without_the_severity(tmp_path: Path) -> None:
