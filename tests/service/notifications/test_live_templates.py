@@ -81,7 +81,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 
 def test_slack_pagerduty_and_mail_begin_with_what_users_feel_and_hold_the_patch(shown: Shown) -> None:
-    title = f"[critical] chat: chat mean 315 ms, 37.9 requests/s: {ALERT.annotations['summary']}"
+    title = f"[critical] chat: {FELT}: {ALERT.annotations['summary']}"
     shown.alertmanager.post(ALERT.body(time.time() + 600))
     until(lambda: shown.bodies("attachments") and shown.bodies("payload") and shown.mails, 20.0)
     slack = shown.bodies("attachments")[0]["attachments"][0]

@@ -66,7 +66,7 @@ def test_slack_shows_what_users_feel_then_the_patch_then_a_link(
     (body,) = posted(CHATS["slack"], hook, notify, monkeypatch, OPENED)
     (shown,) = body["attachments"]
     cause = "single-instance-serialization of safety"
-    assert shown["title"] == f"[critical] chat: chat mean 315 ms, 37.9 requests/s: {cause}"
+    assert shown["title"] == f"[critical] chat: chat p95 639 ms, 37.9 requests/s: {cause}"
     text = shown["text"]
     assert text.index("*Fix:*") < text.index("```\n--- ") < text.index("/incidents/")
     assert f"/incidents/{INCIDENT.id}|Incident>" in text
@@ -88,9 +88,13 @@ def test_teams_gets_an_adaptive_card(hook: Hook, notify: Notify, monkeypatch: py
     (body,) = posted(CHATS["teams"], hook, notify, monkeypatch, OPENED)
     content = body["attachments"][0]["content"]
     assert content["type"] == "AdaptiveCard"
-    title, text = content["body"][0]["text"], content["body"][1]["text"]
+    title, *_, links = (one["text"] for one in content["body"] if one["type"] == "TextBlock")
     assert INCIDENT.check in title
-    assert "[Incident](http" in text
+    assert "[Incident](http" in links
+    lines = [one["inlines"][0]["text"] for one in content["body"] if one["type"] == "RichTextBlock"]
+    assert lines[0] == "--- a/safety/config.pbtxt"
+    assert "+instance_group [{ count: 2 kind: KIND_CPU }]" in lines
+    assert "```" not in str(body)
 
 
 def test_pagerduty_resolves_the_alert_that_it_opened(
