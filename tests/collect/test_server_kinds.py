@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
 from diagnostics.errors import CollectError
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.signals.signal import Scope
+from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.window.points import Counter
 from diagnostics.window.view import METRICS
 from diagnostics.window.window import window_of
@@ -272,3 +275,21 @@ def test_the_support_matrix_names_the_checks_that_a_page_lets_decide(name: str) 
     assert open_checks.isdisjoint(deciding(kind))
     assert bool(deciding(kind)) == bool(found.actionable)
     assert deciding(kind) or {"engine-batch-limit", "kv-cache-exhausted"} <= open_checks
+
+
+@pytest.mark.parametrize(("every", "waits"), [(4, False), (2, True)])
+def test_what_waits_at_a_few_reads_is_no_queue(every: int, waits: bool) -> None:
+    idle = PAGES[WORKER.format("idle")]
+    line = b'vllm:num_requests_waiting{engine="0",model_name="tiny"} '
+    assert line + b"0\n" in idle
+    scrapes = [
+        replace(one, body=one.body.replace(line + b"0\n", line + b"1\n"))
+        if number % every == 0 and one.body is not None
+        else one
+        for number, one in enumerate(grown(idle, 30, growth=SLOWLY))
+    ]
+    window = window_of(scrapes)
+    evidence = WindowEvidence(window)
+    (model,) = evidence.subjects(Scope.MODEL)
+
+    assert ((evidence.read(QUEUE_SECONDS, model).value or 0.0) > 0) == waits
