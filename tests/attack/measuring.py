@@ -156,10 +156,12 @@ class Attacked:
 
 
 @contextlib.contextmanager
-def attacked(folder: Path, more: str = "", *, tls: bool = False, web: str = "") -> Iterator[Attacked]:
+def attacked(
+    folder: Path, more: str = "", *, tls: bool = False, web: str = "", watched: bool = True
+) -> Iterator[Attacked]:
     """Run a service that watches a server of recorded bodies.
 
-    `more` is appended to its settings file, and `web` to the section of that name.
+    `more` is appended to its settings file, and `web` to the section of that name. It need not be `watched`.
     """
     port = free_ports(2)
     web += f'config_file = "{with_certificate(folder)}"\n' if tls else ""
@@ -169,7 +171,8 @@ def attacked(folder: Path, more: str = "", *, tls: bool = False, web: str = "") 
             f'[web]\nlisten_address = "127.0.0.1:{port}"\n{web}'
             f'[otlp]\ngrpc_listen_address = "127.0.0.1:{port + 1}"\n'
             f'[collect]\ninterval = "1s"\ntimeout = "0.5s"\n[history]\ndirectory = "{folder}/data"\n'
-            f'[[server]]\nurl = "http://127.0.0.1:{triton.port}"\n{more}'
+            + (f'[[server]]\nurl = "http://127.0.0.1:{triton.port}"\n' if watched else "")
+            + more
         )
         with serving(file, port, tls=tls) as service:
             yield Attacked(service, triton, port + 1)

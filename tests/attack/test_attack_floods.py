@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import grpc
@@ -18,6 +19,7 @@ import urllib3
 
 from diagnostics.wire.spans import MARKS, MODEL_NAME, MODEL_VERSION, SERVICE_NAME
 from tests.attack.measuring import Attacked, attacked
+from tests.collect.fake_triton import fake_triton, page
 
 pytestmark = [pytest.mark.live, pytest.mark.attack]
 SECONDS = 2.0
@@ -290,3 +292,36 @@ def test_calls_of_tools(tmp_path: Path):
         for make in CALLS.values():
             for room in (LARGEST - 1000, 60_000):
                 posted(service.url, make(room), JSON_KIND, "/mcp", Accept="application/json, text/event-stream")
+
+
+ROUNDS_OF_BAD_PAGES = 5
+INTERVAL = 5.0
+
+
+@pytest.mark.parametrize("healthy", [False, True], ids=["alone", "beside a healthy server"])
+def test_a_server_with_new_names_on_each_page(tmp_path: Path, *, healthy: bool):
+    """120,000 lines a round, each of a model that was not there before: another server is judged within two rounds."""
+    pages: list[None] = []
+
+    def grown(handler: BaseHTTPRequestHandler) -> None:
+        pages.append(None)
+        number = len(pages)
+        lines = (f'nv_inference_count{{model="m{number}-{at}",version="1"}} {at}\n' for at in range(120_000))
+        page("".join(lines).encode())(handler)
+
+    with fake_triton() as bad:
+        assert bad.metrics is not None
+        bad.metrics.routes["GET /metrics"] = grown
+        server = f'url = "http://127.0.0.1:{bad.port}"\ninterval = "{INTERVAL:g}s"\ntimeout = "{INTERVAL:g}s"\n'
+        with attacked(tmp_path, f"[[server]]\n{server}", watched=healthy) as service, service.holding():
+            judged, since, slowest = None, time.monotonic(), 0.0
+            end = time.monotonic() + 4 * ROUNDS_OF_BAD_PAGES * INTERVAL
+            while len(pages) < ROUNDS_OF_BAD_PAGES and time.monotonic() < end:
+                name, now = f"127.0.0.1:{service.triton.port}", time.monotonic()
+                found = [one["at"] for one in service.service.json("/api/v1/deployments") if one["name"] == name]
+                if found and found[0] != judged:
+                    slowest = max(slowest, now - since if judged else 0.0)
+                    judged, since = found[0], now
+                time.sleep(0.2)
+        assert len(pages) > 1
+        assert not healthy or (judged and max(slowest, time.monotonic() - since) < 2 * INTERVAL)
