@@ -223,7 +223,7 @@ def test_receivers_choose_severity_deployments_and_events(
     ends.consume(ENDED)
     until(lambda: hook.taken)
     assert [one["attachments"][0]["title"].split()[0] for one in bodies(hook)] == ["[ended]"]
-    assert count(metrics, "diag_queue_length", queue="notification-oncall") == 0
+    until(lambda: count(metrics, "diag_queue_length", queue="notification-oncall") == 0)
 
 
 def test_consequences_are_left_out_unless_they_are_asked_for(
