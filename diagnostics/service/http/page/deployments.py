@@ -126,13 +126,13 @@ def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
         if of_deployment(report.slo, standing.name)
     ]
     first = next(iter(standing.explanation.actionable), None)
-    told = phrases.felt(
+    words = phrases.felt(
         standing.explanation,
         first.subject if first else None,
         first.impact if first else phrases.NO_IMPACT,
         objective=watched.objective if watched else None,
     )
-    return ", ".join(part for part in (told, *budgets) if part)
+    return ", ".join(part for part in (words, *budgets) if part)
 
 
 _NOTHING: Mapping[str, object] = {
@@ -163,11 +163,11 @@ def _timeline(explanation: Explanation, model: str, span: RangeRequest) -> Value
     several = len({one.server for one in subjects}) > 1
     named = {name_of(one, several=several): one for one in subjects}
     chosen = model if model in named else next(iter(named), "")
-    asked = {"server": named[chosen].server, "model": named[chosen].model} if named else {}
+    parameters = {"server": named[chosen].server, "model": named[chosen].model} if named else {}
     return {
         "models": tuple(named),
         "chosen": chosen,
-        "asked": urlencode(asked | span.query, errors="replace"),
+        "parameters": urlencode(parameters | span.query, errors="replace"),
         "spans": [
             (
                 name,

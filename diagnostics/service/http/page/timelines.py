@@ -113,7 +113,7 @@ def remembered(
 
 def _api(deployment: str, look: _Look, span: TimelineRange) -> str:
     """Return where the API has the same, without the base."""
-    asked = {
+    parameters = {
         "deployment": deployment,
         "server": span.server,
         "model": look.on.ensemble or look.on.model or "",
@@ -122,7 +122,7 @@ def _api(deployment: str, look: _Look, span: TimelineRange) -> str:
         "end": f"{span.end:.0f}",
         "step": f"{span.step:.0f}",
     }
-    return f"/api/v1/signals?{urlencode(asked, errors='replace')}"
+    return f"/api/v1/signals?{urlencode(parameters, errors='replace')}"
 
 
 def _points(
