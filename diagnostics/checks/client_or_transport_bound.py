@@ -16,8 +16,8 @@ payloads, JSON instead of binary, a proxy, one connection per request, a busy cl
 - A frontend that is near its limit unseen. Above 1,000 requests per second, traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
 - Clients whose requests pile up in another model's queue: those keep them busy.
-- Responses that wait in the server, where no counter shows it: for earlier ones (`preserve_ordering` and several
-  instances), or because the server itself waits for a disk.
+- Responses that wait for earlier ones in the server (`preserve_ordering` and several instances). No counter shows it.
+- A server that waits for a disk itself.
 - Other callers: if clients and server count different requests, nothing is reported.
 
 ## Do
