@@ -47,10 +47,11 @@ Examples:
 
 \b
 SOURCE is one server, read before and after for --window each; afterwards for up
-to --longest. Without --set, the change of the first cause is tried. The configuration goes with the request that
-loads the model (model control mode explicit): the repository is not written, and
-a restart goes back to it. The change is kept if the mean certainly fell, as was
-predicted or more; it is taken back if not, if anything fails, or on Ctrl-C.
+to --longest. Without --set, the change of the first cause is tried.
+The configuration goes with the request that loads the model (model control mode
+explicit). The repository is not written, and a restart goes back to it.
+The change is kept if the mean certainly fell, as was predicted or more. It is
+taken back if not, if anything fails, or on Ctrl-C.
 Exit: 0 kept, 1 taken back, 2 usage or not agreed to, 3 could not be applied, or
 not be taken back, 130 interrupted and taken back.
 """
@@ -83,7 +84,7 @@ def command(
 ) -> None:
     """Try a change on one server, and take it back unless latency falls."""
     if not canary:
-        raise UsageError("changes are only tried", where="diag apply", hint="give --canary")
+        raise UsageError("is missing: a change is only tried, and taken back unless it helps", where="--canary")
     if settings and check:
         raise UsageError("both say what to try", where="--set, --check", hint="leave out one of them")
     source, control = _one_server(server, window, options), _control(server, options)

@@ -54,7 +54,7 @@ def steps(
     `engine` says that the model is an engine, whose memory has no room for a second copy. `control` is the server's
     model control mode, empty where it was not read.
     """
-    touches = _touches(change, radius, config, engine=engine)
+    touches = _touches(change, radius, config, engine=engine, restarts=control in ("none", ENCLOSED))
     if made is None:
         return Steps(touches=touches)
     posts = _posts(change.model, alone=engine and radius is not BlastRadius.IN_PLACE)
@@ -97,11 +97,14 @@ def _load(posts: tuple[str, ...], control: str) -> str:
     return f"{at} (model control explicit), wait for the next poll (poll), or restart (none)"
 
 
-def _touches(change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool) -> str:
+def _touches(
+    change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool, restarts: bool
+) -> str:
     match radius:
         case BlastRadius.IN_PLACE:
+            how = "takes effect at the restart" if restarts else "applied in place, without a reload"
             more = "; each further instance holds its own copy of the model" if _adds_instances(change, config) else ""
-            return f"applied in place, without a reload{more}"
+            return f"{how}{more}"
         case BlastRadius.RELOAD if engine:
             return "unloads and loads the engine: requests are refused during the load, so change one replica at a time"
         case BlastRadius.RELOAD:

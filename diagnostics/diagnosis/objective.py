@@ -41,7 +41,7 @@ class Objective(LatencyTarget):
                         figure=f"{name} {self.statistic} {Unit.SECONDS.show(value)}, "
                         f"objective {Unit.SECONDS.show(self.seconds)}",
                         text=f"{name} misses {self.text}: it is {Unit.SECONDS.show(value)}",
-                        next_measurement="see the anatomy for where the time goes",
+                        next_measurement="see where its time goes, below",
                         misses_objective=True,
                     )
                 )

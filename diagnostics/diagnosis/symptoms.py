@@ -82,7 +82,7 @@ def symptoms(
         *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
         *_threads(evidence, anatomy),
-        *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
+        *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence, anatomy)),
         *(() if gpu_explained else _gpus(evidence)),
         *_strangers(evidence, anatomy, found),
     )
@@ -320,9 +320,12 @@ def _threads(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom
             )
 
 
-def _host(evidence: Evidence) -> Iterator[Symptom]:
-    """Name processors that are full; whether a stage waits for them is for the checks."""
+def _host(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Name processors that are full where requests may wait for them; whether a stage does is for the checks."""
+    asked = {item.server for item in anatomy if item.requests}
     for server in evidence.subjects(Scope.SERVER):
+        if server.server not in asked:
+            continue
         busy = evidence.read(HOST_CPU_BUSY, server)
         if busy.value is not None and busy.value >= HOST_FULL.value:
             yield Symptom(

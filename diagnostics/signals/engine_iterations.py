@@ -160,8 +160,8 @@ ENGINE_SECONDS = _latency(
     "engine_seconds",
     "Mean time of a request in the engine, from its arrival there to its last token.",
     names.VLLM_LATENCY,
-    fix="trace requests (--trace-config mode=opentelemetry,level=TIMESTAMPS); a vLLM model tells it with the parameter "
-    'REPORT_CUSTOM_METRICS "true"',
+    fix="trace requests (--trace-config=mode=opentelemetry --trace-config=level=TIMESTAMPS); a vLLM model tells it "
+    'with the parameter REPORT_CUSTOM_METRICS "true"',
 )
 ENGINE_TTFT = _latency("engine_ttft", "Mean time to the first token.", *names.TIME_TO_FIRST_TOKEN)
 ENGINE_TPOT = _latency("engine_tpot", "Mean time per output token after the first.", *names.TIME_PER_OUTPUT_TOKEN)

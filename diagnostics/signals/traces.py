@@ -20,7 +20,11 @@ ALL_TRACED = 0.98
 # A queue that holds L requests in front of n instances is L ÷ n executions long; one more is under way, and one is
 # already taken out of the queue for the next free instance (core, payload queue).
 _EXECUTIONS_AHEAD = 2
-TRACE_FIX = "start Triton with --trace-config mode=opentelemetry,level=TIMESTAMPS,rate=100 and record its exports"
+# One setting an option: Triton refuses several in one.
+TRACE_FIX = (
+    "start Triton with --trace-config=mode=opentelemetry --trace-config=level=TIMESTAMPS --trace-config=rate=100 "
+    "--trace-config=opentelemetry,url=http://HOST:9177/v1/traces, where HOST runs diag serve"
+)
 
 
 def executed_visits(view: ModelView) -> list[TracedVisit]:
