@@ -93,11 +93,11 @@ UNEXPLAINED = Limit(
 
 
 def expect_explained(ledger: Ledger, subject: Subject) -> None:
-    """End the check as unknown where requests wait longer than executions and arrivals, as they are, make them wait.
+    """End the check as unknown where requests wait longer than arrivals and the executions of quiet reads make them.
 
     A standstill of all instances lengthens few executions and makes who comes meanwhile wait: more instances would
-    stand still, too. Where executions are long at times, those of quiet times count. A stage that cannot keep up has a
-    queue of any length, and bursts make longer ones than single requests do.
+    stand still, too. A stage that cannot keep up has a queue of any length, and bursts make longer ones than single
+    requests do.
 
     Raises:
         Undecided: most of the wait is not explained.
@@ -105,9 +105,7 @@ def expect_explained(ledger: Ledger, subject: Subject) -> None:
     """
     load, queue = stage_load(ledger, subject), ledger.evidence.read(QUEUE_SECONDS, subject)
     bursts = ledger.evidence.read(BURST_SIZE, _entry(ledger, subject))
-    service = load.service
-    if are_long_at_times(ledger, subject):
-        service = service.scaled(ledger.need(UNDISTURBED_EXECUTION_SHARE, subject))
+    service = load.service.scaled(ledger.need(UNDISTURBED_EXECUTION_SHARE, subject))
     forecast = predict(replace(load, service=service, arrival_scv=max(bursts.value or 1.0, 1.0)))
     if forecast.queue_high is None or not queue.low:
         return

@@ -21,9 +21,8 @@ others, work and waiting for a lock look the same. No instance count is proposed
 - Batches that could form but do not: batching costs less than instances (`batch-size-collapse`).
 - A queue caused by the batching window: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
-- Pauses of all instances, such as garbage collection or a paused container: new ones would pause, too. The executions
-  and arrivals then do not explain the wait, or some reads have much longer executions. Only traces of each request
-  decide it.
+- Pauses of all instances, such as garbage collection or a paused container: new ones would pause, too. Some reads then
+  have much longer executions, and those of quiet reads do not explain the wait. Only traces of each request decide it.
 - Responses that leave in order (`preserve_ordering`): what new instances finish early would wait for earlier ones.
 - A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
 - A next stage that completes less than this one passes on: requests would wait there instead.
@@ -118,7 +117,9 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if quiet := first_rival(ledger, subject, SHORT_OF_LANES):
         return quiet
     expect_any_order(ledger, subject)
-    expect_explained(ledger, subject)
+    # Without this sign, a forecast that does not hold lowers the confidence; it does not take the cause away.
+    if are_long_at_times(ledger, subject):
+        expect_explained(ledger, subject)
     return _with_more_instances(ledger, subject)
 
 

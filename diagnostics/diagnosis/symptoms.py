@@ -322,9 +322,9 @@ def _threads(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom
 
 def _host(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
     """Name processors that are full where requests may wait for them; whether a stage does is for the checks."""
-    asked = {item.server for item in anatomy if item.requests}
+    called = {item.server for item in anatomy if item.requests}
     for server in evidence.subjects(Scope.SERVER):
-        if server.server not in asked:
+        if server.server not in called:
             continue
         busy = evidence.read(HOST_CPU_BUSY, server)
         if busy.value is not None and busy.value >= HOST_FULL.value:

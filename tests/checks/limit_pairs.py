@@ -220,7 +220,8 @@ ensemble-overhead copy_cpu copy_cpu 0.465 unknown 0.535 fires input_seconds=0.05
 client-or-transport-bound copy_cpu copy_cpu 0.465 unknown 0.535 fires input_seconds=0.05 output_seconds=0.01
 single-instance-serialization execution_dispersion execution_dispersion 0.93 fires 1.07 unknown \
  undisturbed_execution_share=0.6
-single-instance-serialization explained_queue_share queue_seconds 1.003 fires 1.154 unknown
+single-instance-serialization explained_queue_share queue_seconds 1.003 fires 1.154 unknown \
+    execution_dispersion=2 undisturbed_execution_share=1
 single-instance-serialization batch_fill batch_size 3.475 quiet 3.995 unknown without=device_headroom \
     max_batch_size=16 dynamic_batching=1
 telemetry-implausible implausible_steps implausible_steps 0.93 quiet 1.07 fires

@@ -9,7 +9,6 @@ import threading
 import time
 
 import pytest
-from diagnostics.render.explanation.text import text
 
 from diagnostics.demo.environment import find_environment
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
@@ -21,6 +20,7 @@ from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.record import serving
 from tests.benchmark.kinds.world import Ensemble, Event, Incident, Load, Model, Step, World
+from tests.render.shown import text
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 

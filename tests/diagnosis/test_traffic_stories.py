@@ -294,7 +294,7 @@ class TestFleets:
 
 class TestCopies:
     def test_a_stage_that_mostly_moves_tensors_is_named(self) -> None:
-        config = model_config("m", groups=({"kind": "KIND_CPU", "count": 8},))
+        config = model_config("m", groups=({"kind": "KIND_GPU", "count": 8},))
         stage = Stage("m", rate=20, execution=0.005, input=0.03, output=0.01, config=config)
 
         assert SyntheticTriton(models=(stage,)).explain().actionable[0].check == "input-output-cost"

@@ -26,9 +26,7 @@ def scrape(fake: FakePrometheus, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("dynamo_frontend", "Dynamo's frontend"), ("dynamo_worker", "a worker of"), ("tgi", "Text Gen")]
-)
+@pytest.mark.parametrize(("name", "kind"), [("dynamo_worker", "a worker of"), ("tgi", "Text Gen")])
 def test_a_store_of_servers_that_are_not_read_names_them(name: str, kind: str) -> None:
     fake = FakePrometheus()
     scrape(fake, name)
@@ -39,11 +37,11 @@ def test_a_store_of_servers_that_are_not_read_names_them(name: str, kind: str) -
 def test_a_server_that_is_not_read_is_a_blind_spot_beside_triton() -> None:
     fake = FakePrometheus()
     fake.scrape_all(TRITON.scrapes(21))
-    scrape(fake, "dynamo_frontend")
+    scrape(fake, "tgi")
     found = explained(fake, WindowOptions(at=str(START + 300), since=300.0))
 
     assert found.window.sources
-    assert any(spot.what == "all of dynamo_frontend:8000" for spot in found.blind_spots)
+    assert any(spot.what == "all of tgi:8000" for spot in found.blind_spots)
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "nim_1", "nim_2", "trtllm_serve", "dynamo_vllm_worker"])

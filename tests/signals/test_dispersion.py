@@ -90,14 +90,6 @@ def test_standstills_are_no_lack_of_instances() -> None:
     assert outcome.signal == EXECUTION_DISPERSION.name
 
 
-def test_a_wait_that_nothing_explains_is_no_lack_of_instances() -> None:
-    """At 80 % requests wait about twice as long as constant executions take, and not twenty times."""
-    outcome = serialization([waiting(0.04, 0.8)] * READS).outcome
-
-    assert isinstance(outcome, Unknown)
-    assert outcome.signal == EXECUTION_DISPERSION.name
-
-
 @pytest.mark.parametrize(
     "dids",
     [

@@ -152,7 +152,7 @@ def test_the_command_reads_the_same_from_the_service_and_from_its_history(
         assert "slow-answers: 99 % of requests to slow answered, over 30 d" in text
         assert "went to request-failures of slow on triton-0" in text
         assert "incident " in text
-        assert "Z, last seen 20" in text
+        assert "Z, last seen 20" in " ".join(text.split())
     assert main(["slo", str(kept[0]), "--slo", str(file), "--deployment", "prod"]) == 2
     assert "there is no deployment 'prod'; there is chat" in capsys.readouterr().err
     file.write_text("slo: [{name: gone, objective: 0.99, model: gone, availability: true}]\n")

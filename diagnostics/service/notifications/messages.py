@@ -102,6 +102,8 @@ class MessageBook:
             for incident in found.values():
                 if incident.id not in ending:
                     self._compare(incident, None)
+                elif incident.id not in self._known and self._chosen.admits(incident):
+                    self._remember(incident)  # an earlier run told that it began
 
     def first(self) -> WebhookMessage | None:
         """Return the message that is next; None when there is none. Those that are too old are dropped."""
@@ -171,6 +173,9 @@ class MessageBook:
             self._tell(IncidentEvent.SEVERITY_CHANGED, incident, explanation)
         else:
             return
+        self._remember(incident)
+
+    def _remember(self, incident: Incident) -> None:
         end = self._compose(IncidentEvent.CLOSED, replace(incident, closed=incident.seen), None)
         self._known[incident.id] = (incident.severity.value, end)
         self._version += 1

@@ -52,7 +52,7 @@ def test_every_address_of_every_page_leads_through_the_proxy(outside: str) -> No
 def test_the_api_is_below_the_path_too_and_its_document_says_so(outside: str) -> None:
     document = urllib3.request("GET", f"{outside}/api/v1/openapi.json", timeout=10, retries=False).json()
 
-    assert document["servers"] == [{"url": "/tools/diag"}]
+    assert [one["url"] for one in document["servers"]] == ["/tools/diag"]
     assert urllib3.request("GET", f"{outside}/api/v1/state", timeout=10, retries=False).status == 200
     assert urllib3.request("GET", f"{outside}/healthz", timeout=10, retries=False).status == 200
 
