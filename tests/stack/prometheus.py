@@ -82,8 +82,8 @@ def shortened(file: Path) -> dict[str, Any]:
     for group in groups["groups"]:
         group.pop("interval", None)
         for rule in group["rules"]:
-            if "for" in rule:
-                rule["for"] = HOLD
+            for held in {"for", "keep_firing_for"} & rule.keys():
+                rule[held] = HOLD
     return groups
 
 
