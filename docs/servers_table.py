@@ -55,11 +55,11 @@ def servers_table() -> str:
     return _HEAD + "".join(f"| {' | '.join(_row(kind))} |\n" for kind in kinds)
 
 
-def told(kind: ServerKind) -> list[str]:
+def shown(kind: ServerKind) -> list[str]:
     """Return what is read of a kind's page, in words and each once."""
     limits = (meaning for labels in kind.limits.values() for meaning in labels.values())
     typed = (meaning for _, values in kind.typed_gauges.values() for meaning in values.values())
-    # What another server adds to its page is not told by itself.
+    # What another server adds to its page is not its own.
     gauges = (what for name, what in kind.gauges.items() if not kind.prefixes or name.startswith(kind.prefixes))
     meanings = [*kind.requests.values(), *gauges, *kind.behind.values(), *limits, *typed]
     found = [_READ[meaning] for meaning in meanings if meaning in _READ]
@@ -68,7 +68,7 @@ def told(kind: ServerKind) -> list[str]:
 
 def deciding(kind: ServerKind) -> list[str]:
     """Return the engine checks for which its page alone tells enough."""
-    read = set(told(kind))
+    read = set(shown(kind))
     return [check for check, needs in _NEEDS.items() if needs <= read]
 
 
@@ -77,7 +77,7 @@ def _row(kind: ServerKind) -> Iterator[str]:
     if not kind.is_read:
         yield from ("named, not read", "none", "no", "none", kind.seen)
         return
-    yield ("all that Triton exports; of engines " if kind.has_api else "") + ", ".join(told(kind))
+    yield ("all that Triton exports; of engines " if kind.has_api else "") + ", ".join(shown(kind))
     yield ", ".join(f"`{check}`" for check in deciding(kind)) or "none alone"
     yield "yes" if kind.has_api else "no"
     yield ", ".join(f"`{one.flag}`" for one in (kind.slots, kind.tokens, kind.memory) if one) or "none"
