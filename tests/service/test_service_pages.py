@@ -25,7 +25,7 @@ from diagnostics.store.history import History
 from tests.builders import SERVER
 from tests.render.situations import HOSTILE, situations
 from tests.service.http.door import lived as written
-from tests.service.serving import Serving, recorded
+from tests.service.serving import Serving, recorded, recorded_now
 from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
 
 VENDOR = Path(frame.__file__).parent / "static/vendor"
@@ -339,7 +339,7 @@ def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_requested
 def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Path) -> None:
     with Serving((NAME,), history=opened(tmp_path).reader) as made:
         assert "Collecting since" in text_of(made, f"/deployments/{NAME}")
-        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))  # of now, not of another test
+        made.stated(NAME, recorded_now("cpu-handed-single-instance"))
 
         reported = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
 
@@ -458,10 +458,10 @@ def test_what_users_feel_stands_above_the_cause_in_the_words_of_the_terminal() -
 
 def test_the_time_of_a_request_is_charted_beside_the_objective(tmp_path: Path) -> None:
     with Serving((NAME,), history=opened(tmp_path).reader, objective="p95 < 200ms") as made:
-        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
         charts = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))["charts"]
     with Serving((NAME,), history=opened(tmp_path / "mean").reader, objective="mean < 1s") as made:
-        made.stated(NAME, recorded.__wrapped__("cpu-handed-single-instance"))
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
         mean = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))["charts"][0]
 
     assert [one["title"] for one in charts] == [
