@@ -55,17 +55,17 @@ def test_a_scraper_gets_the_format_that_it_asks_for(opened: Door) -> None:
     assert opened.ask("/metrics", "HEAD").data == b""
 
 
-def test_the_page_is_made_ahead_and_not_for_each_scrape(
-    opened: Door, verdict: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-    real = metrics.rendered
-    monkeypatch.setattr(metrics, "rendered", lambda *given: made.append("page") or real(*given))
-    exposition = Exposition(OwnMetrics(), window=300.0)
+def test_the_page_is_made_ahead_and_not_for_each_scrape(verdict: Evaluation) -> None:
+    made: list[float] = []
+
+    def clock() -> float:
+        made.append(verdict.at)
+        return verdict.at
+
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=clock)
     exposition.update(LiveState(version=1, evaluations={NAME: verdict}))
-    for _ in range(3):
-        exposition.page("text/plain")
-    assert made == ["page"]
+    pages = {exposition.page("text/plain") for _ in range(3)}
+    assert len(pages) == len(made) == 1
 
 
 def test_what_a_verdict_says_is_read_once_however_often_the_board_changes(
