@@ -15,6 +15,7 @@ from enum import StrEnum
 from diagnostics.checks.check import Layer, Quiet, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.last_traffic import LastTraffic
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.signal import Scope, Subject
@@ -42,6 +43,8 @@ class Ending(StrEnum):
     GONE = "gone"
     UNWATCHED = "unwatched"
     CHANGED = "changed"
+    TRAFFIC_ENDED = "traffic-ended"
+    LITTLE_TRAFFIC = "little-traffic"
 
     @property
     def reported(self) -> str:
@@ -53,6 +56,8 @@ _REPORTED = {
     Ending.GONE: "the cause is gone",
     Ending.UNWATCHED: "the settings no longer name its deployment",
     Ending.CHANGED: "the cause is gone since its settings were changed",
+    Ending.TRAFFIC_ENDED: "its traffic ended; whether the cause is gone shows when requests come again",
+    Ending.LITTLE_TRAFFIC: "too few requests come to show whether the cause is gone",
 }
 
 
@@ -75,7 +80,8 @@ class Incident:
         onset: when the fault began, dated by the finding, else when it was first seen.
         opened: when it was confirmed.
         seen: when it was last seen.
-        closed: when it ended, not before `opened` whatever the clock did; None while it lasts.
+        closed: when it ended, not before `opened` whatever the clock did; that of the last request where its traffic
+            ended; None while it lasts.
         ending: why it ended; None while it lasts, and where that was not noted.
         seconds_per_request: what it costs now.
         share_of_latency: of the newest evaluation, 0 to 1.
@@ -169,6 +175,7 @@ class IncidentBook:
         self._gone_for: dict[str, float] = {}
         self._proofs: dict[str, int] = {}
         self._lower: dict[str, _LowerSpell] = {}
+        self._traffic = LastTraffic()
         self._last: float | None = None
 
     @property
@@ -187,6 +194,7 @@ class IncidentBook:
         self._gone_for.clear()
         self._proofs.clear()
         self._lower.clear()
+        self._traffic = LastTraffic()
         self._candidates.clear()
         return ended
 
@@ -204,6 +212,8 @@ class IncidentBook:
         elapsed = steady - self._last if self._last is not None else 0.0
         self._last = steady
         present = {finding.id: finding for finding in explanation.actionable}
+        for incident in self._open.values():
+            self._traffic.look(incident.fingerprint, incident.subject, explanation.evidence, elapsed)
         changes = [*self._seen(at, elapsed, present), *self._missed(at, elapsed, explanation, present)]
         return tuple(self._linked(changes, present))
 
@@ -268,8 +278,13 @@ class IncidentBook:
                 self._gone_for.pop(fingerprint, None)
                 continue
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
-            if gone >= self.close_after:
-                yield self._close(incident, at, Ending.GONE)
+            ended = self._traffic.ended(fingerprint) if incident.peak else None
+            if ended is not None and self._traffic.pause(fingerprint) >= self.close_after:
+                yield self._close(incident, ended, Ending.TRAFFIC_ENDED)
+            elif gone >= self.close_after:
+                # What cost requests nothing ends without them.
+                judged = explanation.verdict is not Verdict.IDLE or not incident.peak
+                yield self._close(incident, at, Ending.GONE if judged else Ending.LITTLE_TRAFFIC)
 
     def _proven(self, at: float, explanation: Explanation, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
         """Close what enough verdicts show gone since its settings were changed.
@@ -287,6 +302,7 @@ class IncidentBook:
     def _close(self, incident: Incident, at: float, ending: Ending) -> IncidentChange:
         for kept in (self._open, self._gone_for, self._proofs, self._lower):
             kept.pop(incident.fingerprint, None)
+        self._traffic.forget(incident.fingerprint)
         return _closed(incident, at, ending)
 
     def _keep(self, kind: IncidentTransition, incident: Incident) -> IncidentChange:
@@ -372,7 +388,8 @@ def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> 
 
 
 def _closed(incident: Incident, at: float, ending: Ending) -> IncidentChange:
-    over = replace(incident, closed=max(at, incident.opened), ending=ending)
+    closed = max(at, incident.opened)
+    over = replace(incident, closed=closed, seen=min(incident.seen, closed), ending=ending)
     return IncidentChange(kind=IncidentTransition.CLOSED, incident=over)
 
 

@@ -9,6 +9,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.finding import Finding, Impact
 from diagnostics.diagnosis.incident import LOWER_AFTER, Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.onset import Onset
+from diagnostics.evidence.stated import StatedEvidence
 from diagnostics.signals.signal import Subject
 from tests.builders import SyntheticTriton
 
@@ -46,7 +47,7 @@ def judged(*findings: Finding, verdict: Verdict | None = None) -> Explanation:
         anatomy=(),
         blind_spots=(),
         results=(),
-        evidence=None,
+        evidence=StatedEvidence({}),
     )
 
 
