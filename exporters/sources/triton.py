@@ -24,6 +24,7 @@ from exporters.sources.probe import OtherServer, first_found, probe_grpc, probe_
 from exporters.sources.triton_grpc import NOT_INSTALLED
 from exporters.sources.triton_http import HttpApi
 from exporters.sources.triton_server import Api, Metrics, TritonServer
+from exporters.sources.wrong_scheme import other_scheme
 
 _METRICS_OFF = "start the server with --allow-metrics=true, or say where its metrics are with --metrics-url"
 _CLOSED = "open the HTTP or gRPC port to this machine"
@@ -186,6 +187,7 @@ class _Search:
             if failure is None:
                 self.role, self.answered = role, True
                 return
+            self._refuse_wrong_scheme(failure)
             if failure.obstacle in (Obstacle.CLOSED, Obstacle.LATE):
                 # Nobody there, or nobody free: the ports beside it may still answer.
                 return
@@ -193,6 +195,16 @@ class _Search:
                 break
         if not (self.options.metrics_url or self.options.grpc_url):
             raise self._nothing()
+
+    def _refuse_wrong_scheme(self, failure: ReadFailure) -> None:
+        """Raise where the given port speaks the other of HTTP and TLS: a proxy of TLS refuses HTTP with status 400."""
+        late = failure.obstacle is Obstacle.LATE and self.given.secure
+        if not (late or failure.obstacle is Obstacle.PROTOCOL or failure.status == 400):
+            return
+        right = other_scheme(self.given, self.options.read_timeout)
+        if right is not None:
+            speaks = "speaks TLS" if right.secure else "does not speak TLS"
+            raise CollectError(f"port {right.port} {speaks}", where=str(self.given), hint=f"use {right}")
 
     def ask_others(self) -> None:
         """Seek what the given port is not, side by side; gRPC only where HTTP is not open."""
