@@ -21,6 +21,7 @@ pytestmark = pytest.mark.live
 _MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 # Of other backends, a refusal would tell that they are not installed.
 _LOADABLE = ('backend: "python"', "ensemble")
+_OF_VERSIONS = catalogue()["no-version-served"].cases
 _WHOLE = RuleCase(title="is whole", files={"models/whole/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\n'})
 
 
@@ -74,7 +75,7 @@ def _taken(server: TritonLauncher, case: RuleCase, names: set[str], repository: 
     _write(case, repository)
     for config in repository.glob("*/config.pbtxt"):
         # Where a policy says which versions are served, there being none may be the very point.
-        if "version_policy" not in config.read_text("utf-8", "replace"):
+        if "version_policy" not in config.read_text("utf-8", "replace") and case not in _OF_VERSIONS:
             version = config.parent / "1"
             version.mkdir(exist_ok=True)
             (version / "model.py").write_text(_MODEL)

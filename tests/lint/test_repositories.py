@@ -328,3 +328,20 @@ def test_the_folder_of_the_latest_version_holds_the_model(
     found = [one.message for one in lint([Path("models")]).problems if one.rule == "no-version-served"]
 
     assert found == ([f"the folder of version {versions[-1]} is empty: the model does not load"] if empty else [])
+
+
+@pytest.mark.parametrize(
+    ("backend", "beside", "severity"),
+    [("python", True, "error"), ("onnxruntime", True, "warning"), ("python", False, None)],
+)
+def test_a_model_without_a_version_folder_does_not_load(
+    tmp_path: Path, backend: str, beside: bool, severity: str | None
+) -> None:
+    write(tmp_path, {"models/a/config.pbtxt": f'backend: "{backend}"\n', **model("b")})
+    if beside:
+        write(tmp_path, {"models/b/1/model.py": "class TritonPythonModel: ...\n"})
+
+    found = [one for one in lint([Path("models")]).problems if one.rule == "no-version-served"]
+
+    message = "a has no version folder: the model does not load"
+    assert [(one.message, one.severity.value) for one in found] == ([(message, severity)] if severity else [])

@@ -1,4 +1,4 @@
-"""No version can be served: the version policy leaves none, or its version's folder is empty.
+"""No version can be served: a folder is missing or empty, or the version policy leaves none.
 
 ## Looks for
 Any of these:
@@ -6,14 +6,17 @@ Any of these:
 - `specific` without versions.
 - `specific` whose versions all lack a folder, although other versions have one.
 - An empty folder of the latest version, if the backend loads its model from there.
+- No version folder, if other models of the repository have theirs. For a backend other than Python this is a warning:
+  its files may be made at deployment. An ensemble is a matter of `ensemble-without-version`.
 
 ## Means
-The server refuses the model at load: "at least one version must be available under the version policy". `latest { }`
-does not mean the latest version, but the latest 0 versions. With an empty folder, the load fails. For a Python model,
-it never ends.
+The server refuses the model at load: "at least one version must be available under the version policy", or "no version
+is available". `latest { }` does not mean the latest version, but the latest 0 versions. With an empty folder, the load
+fails. For a Python model, it never ends.
 
 ## Do
-Set how many versions, or which, to serve. Or remove `version_policy`, which serves the latest.
+Put the model into the folder `1`. Set how many versions, or which, to serve. Or remove `version_policy`, which serves
+the latest.
 
 ## Sources
 Triton core, `model_repository_manager.cc` (`VersionsToLoad`); `model_config.proto` (`ModelVersionPolicy`). Seen on
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import LOADED_FROM_FOLDER
 from diagnostics.lint.problem import LintProblem, LintSeverity
@@ -35,6 +39,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a policy that serves nothing."""
     policy = see.config.block("version_policy")
+    yield from _without_folder(see)
     if policy is None:
         yield from _empty(see)
     latest, specific = (policy.block("latest"), policy.block("specific")) if policy else (None, None)
@@ -43,6 +48,19 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
         yield see.problem("the latest 0 versions are served: the model does not load", at=latest.place, help=help_)
     if specific is not None:
         yield from _of_specific(see, specific)
+
+
+def _without_folder(see: ConfiguredModelView) -> Iterator[LintProblem]:
+    """Tell of a model without a version where others have theirs: configurations alone are no whole repository."""
+    if see.model.versions or see.model.ensemble or not any(one.versions for one in see.repository.models.values()):
+        return
+    code = see.model.backend == names.PYTHON_BACKEND
+    yield see.problem(
+        f"{see.model.name} has no version folder: the model does not load",
+        at=see.model.place,
+        help=f"put the model into {see.model.name}/1" + ("" if code else ", or make the folder at deployment"),
+        severity=None if code else LintSeverity.WARNING,
+    )
 
 
 def _empty(see: ConfiguredModelView) -> Iterator[LintProblem]:
@@ -89,12 +107,17 @@ CASES = (
         files=_model("specific { versions: [ 1, 3 ] }"),
         places=("models/a/config.pbtxt:2:29",),
     ),
+    RuleCase(
+        title="fires when a model has no version folder, though another has",
+        files={"models/b/config.pbtxt": 'backend: "python"\n', **_model("latest { num_versions: 1 }")},
+        places=("models/b/config.pbtxt:1:1",),
+    ),
     RuleCase(title="is quiet when one of them exists", files=_model("specific { versions: [ 1, 2 ] }")),
     RuleCase(
         title="is quiet about templates, and when no version exists at all",
         files={
             "models/b/config.pbtxt": "version_policy { specific { versions: 7 } }\n",
-            **_model("latest { num_versions: ${n} }"),
+            "models/a/config.pbtxt": "version_policy { latest { num_versions: ${n} } }\n",
         },
     ),
 )
