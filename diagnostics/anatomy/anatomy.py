@@ -58,9 +58,16 @@ def calls_others(item: Anatomy, anatomy: Sequence[Anatomy]) -> bool:
     return any(_may_call(item, one) for one in anatomy if one is not item and len(one.stages) == 1)
 
 
+def caller_of(item: Anatomy, perhaps: Sequence[Anatomy]) -> Anatomy | None:
+    """Return the longest of these that can have sent most of an entry's requests; None without any."""
+    callers = (one for one in perhaps if one is not item and _may_call(one, item))
+    return max(callers, key=lambda one: one.mean_seconds, default=None)
+
+
 def longest_call(item: Anatomy, perhaps: Sequence[Anatomy]) -> float:
     """Return the mean seconds of the longest of these that can have sent most of an entry's requests; 0 without any."""
-    return max((one.mean_seconds for one in perhaps if one is not item and _may_call(one, item)), default=0.0)
+    caller = caller_of(item, perhaps)
+    return caller.mean_seconds if caller else 0.0
 
 
 def _may_call(caller: Anatomy, item: Anatomy) -> bool:
@@ -270,4 +277,14 @@ def _weight(evidence: Evidence, on: Subject) -> float:
     return own / everything if own is not None and everything else 1.0
 
 
-__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "calls_others", "entry_of", "likely_ensembles", "longest_call"]
+__all__ = [
+    "Anatomy",
+    "Phase",
+    "Stage",
+    "anatomies",
+    "caller_of",
+    "calls_others",
+    "entry_of",
+    "likely_ensembles",
+    "longest_call",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.anatomy.anatomy import Anatomy, Phase, caller_of, likely_ensembles
 from diagnostics.checks.check import Layer
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART
 from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY
@@ -74,7 +74,7 @@ def symptoms(
     return (
         *_absences(evidence, found),
         *_stuck(evidence),
-        *_queues(anatomy, left),
+        *_queues(evidence, anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *_slowed(evidence, anatomy, found),
@@ -114,7 +114,8 @@ def _stuck(evidence: Evidence) -> Iterator[Symptom]:
             )
 
 
-def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
+def _queues(evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
+    perhaps = likely_ensembles(anatomy, evidence)
     for item in anatomy:
         for stage in item.stages:
             cell = (item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE)
@@ -122,10 +123,20 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
             if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
                 yield Symptom(
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
-                    f"{Unit.RATIO.show(seconds / item.mean_seconds)} of their time",
+                    f"{_of_requests(item, seconds, perhaps)}",
                     next_measurement="run diag explain again with --why-not single-instance-serialization",
                     cell=cell,
                 )
+
+
+def _of_requests(item: Anatomy, seconds: float, perhaps: Sequence[Anatomy]) -> str:
+    """Return which part of whose request time some seconds are: of the entry point's, also of one that is likely."""
+    caller = None if item.ensemble else caller_of(item, perhaps)
+    entry = item if caller is None else caller
+    mean = max(entry.mean_seconds, seconds)
+    part = f"{Unit.RATIO.show(seconds / mean)} of the {Unit.SECONDS.show(mean)} of a request to "
+    name = entry.ensemble or entry.stages[0].model
+    return part + (name if caller is None else f"{name}, which seems to call {item.stages[0].model}")
 
 
 def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
