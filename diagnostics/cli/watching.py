@@ -79,6 +79,7 @@ class WatchedServers:
         self._name = ", ".join(servers)
         self._unread = {name: next((spot.why for spot in spots), "") for name, spots in servers.items()}
         self._failures: dict[str, dict[BodyKind, str]] = {name: {} for name in servers}
+        self._answered: dict[str, float] = {}
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
         self._options = DiagnosisOptions(
@@ -94,6 +95,8 @@ class WatchedServers:
             self._failures[scrape.server][scrape.kind] = (
                 "" if scrape.error is None else f"{scrape.kind}: {scrape.error}"
             )
+            if scrape.error is None:
+                self._answered[scrape.server] = scrape.at
 
     def _target(self, name: str) -> Json:
         failures = self._failures[name]
@@ -109,10 +112,12 @@ class WatchedServers:
         """Return the state of now, in the form of the service's API."""
         explanation = diagnose(self._window.window(), self._options)
         self._book.update(explanation, time.time(), time.monotonic())
+        targets = [self._target(name) for name in self._failures]
+        since = None if any(one["up"] for one in targets) else max(self._answered.values(), default=None)
         return {
             "now": time.time(),
-            "targets": [self._target(name) for name in self._failures],
-            "deployments": [_deployment(self._name, explanation)],
+            "targets": targets,
+            "deployments": [{**_deployment(self._name, explanation), "no_data_since": since}],
             "incidents": [asdict(incident) for incident in self._book.open],
         }
 

@@ -66,8 +66,8 @@ class LastTraffic:
 
 def _has_requests(evidence: Evidence, on: Subject, instants: tuple[float, float]) -> bool:
     """Return whether requests ended or waited between two reads."""
-    called = (Subject(server=on.server, model=on.model, ensemble=None if on.model else on.ensemble),)
+    called = [Subject(server=on.server, model=on.model, ensemble=None if on.model else on.ensemble)]
     if not (on.model or on.ensemble):
-        called = tuple(one for one in evidence.subjects(Scope.ENTRY) if one.server == on.server)
+        called = [one for one in evidence.subjects(Scope.ENTRY) if one.server == on.server]
     counts = (REQUESTS, FAILED_REQUESTS, PENDING)
     return any(bool(series(evidence, count, one, instants)[0].reading.high) for one in called for count in counts)

@@ -21,7 +21,10 @@ _SEVERITIES = {"critical": "red", "warning": "yellow", "info": "cyan"}
 def gist(state: Json) -> object:
     """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
     return (
-        tuple((one["name"], one["verdict"], *one.get("changes", ()), _findings(one)) for one in state["deployments"]),
+        tuple(
+            (one["name"], one["verdict"], one.get("no_data_since"), *one.get("changes", ()), _findings(one))
+            for one in state["deployments"]
+        ),
         tuple((one["server"], one["up"], bool(one["error"])) for one in state["targets"]),
         tuple(one["id"] for one in state["incidents"]),
         tuple(one["id"] for one in state.get("acknowledged", ())),
@@ -67,7 +70,12 @@ def _target(target: Json) -> str:
 def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> Iterator[str]:
     verdict = deployment["verdict"]
     reason = f": {deployment['reason']}" if deployment["reason"] else ""
-    yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
+    silent = deployment.get("no_data_since")
+    if silent is None:
+        yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
+    else:
+        since = f"no data since {time_text(silent)}, for {_ago(state['now'] - silent)}; before: {verdict}"
+        yield paint(fitted(f"{deployment['name']}  {since}{reason}", columns), "yellow")
     for change in deployment.get("changes", ()):
         yield fitted(f"  {change}", columns)
     for source, count in _found_by(deployment["name"], state).items():

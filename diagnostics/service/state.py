@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,6 +48,23 @@ class TargetState:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+# Beyond so many intervals without an answer, or a verdict, the last one is old.
+OLD_AFTER = 4
+
+
+def silent_since(targets: Iterable[TargetState]) -> float | None:
+    """Return since when no server of a deployment answers, in Unix seconds; None while one does, and if none ever did.
+
+    Args:
+        targets: its servers.
+
+    """
+    found = list(targets)
+    if any(one.up or not one.failures for one in found):
+        return None
+    return max((one.last_success for one in found if one.last_success is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """One verdict on one deployment.
@@ -79,6 +96,10 @@ class LiveState:
     targets: Mapping[str, TargetState] = field(default_factory=dict)
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
+
+    def silent_since(self, deployment: str) -> float | None:
+        """Return since when no server of a deployment answers; None while one does."""
+        return silent_since(one for one in self.targets.values() if one.deployment == deployment)
 
 
 class EvaluationConsumer(Protocol):

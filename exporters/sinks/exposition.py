@@ -15,6 +15,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.diagnosis.objective import latency_of
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.gen.finding_alerts import FINDING, severity
@@ -217,7 +218,7 @@ _FINDING = ("deployment", "check", *_SUBJECT)
 
 VERDICT = MetricFamily(
     name="diag_verdict",
-    help="1 for what is said of the deployment now, 0 for all else.",
+    help="1 for what is said of the deployment now, 0 for all else; insufficient-data where no server answers.",
     labels=("deployment", "verdict"),
 )
 FOUND = MetricFamily(
@@ -258,6 +259,11 @@ READINGS = MetricFamily(
 )
 TARGET_UP = MetricFamily(
     name="diag_target_up", help="1 when the last round read the server's counters.", labels=("server", "deployment")
+)
+TARGET_READ = MetricFamily(
+    name="diag_target_last_success_timestamp_seconds",
+    help="When the server's counters were last read; Unix seconds.",
+    labels=("server", "deployment"),
 )
 INCIDENT = MetricFamily(
     name="diag_incident_open_timestamp_seconds",
@@ -384,10 +390,26 @@ def _picked(subject: Subject, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(getattr(subject, name) or "" for name in names)
 
 
-def rows_of_targets(targets: Iterable[tuple[str, str, bool]]) -> Iterator[Row]:
-    """Yield a row per (server, deployment, whether its counters were read)."""
-    for server, deployment, up in targets:
+def rows_of_targets(targets: Iterable[tuple[str, str, bool, float | None]]) -> Iterator[Row]:
+    """Yield rows per (server, deployment, whether its counters were read, when they last were: Unix seconds)."""
+    for server, deployment, up, last in targets:
         yield TARGET_UP, (server, deployment), float(up)
+        if last is not None:
+            yield TARGET_READ, (server, deployment), last
+
+
+def rows_of_silence(deployment: str, last: Explanation) -> Iterator[Row]:
+    """Yield what is known of a deployment none of whose servers answers: that, and the outage if one was found.
+
+    Args:
+        deployment: its name.
+        last: the verdict on what was read before.
+
+    """
+    outages = [one for one in last.findings if one.check == OUTAGE]
+    actionable = any(one.severity.actionable for one in outages)
+    yield from _verdict(deployment, Verdict.DEGRADED if actionable else Verdict.INSUFFICIENT_DATA)
+    yield from _findings(deployment, outages)
 
 
 def server_of(row: Row) -> str | None:

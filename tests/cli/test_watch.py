@@ -57,6 +57,23 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason():
     assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
 
 
+def test_a_verdict_on_servers_that_answer_no_more_is_shown_as_one_of_before():
+    shown = state(up=False)
+    shown["deployments"][0]["no_data_since"] = 880.0
+    assert frame(shown, 100)[2] == "chat  no data since 1970-01-01T00:14:40Z, for 2 min; before: degraded"
+    assert gist(shown) != gist(state(up=False))
+
+
+@pytest.mark.parametrize("silent", [(BodyKind.METRICS, BodyKind.STATISTICS), (BodyKind.METRICS,)])
+def test_since_when_nothing_was_read_is_known_without_a_service(silent: tuple[BodyKind, ...]):
+    watched, read = WatchedServers({SERVER: ()}), []
+    for one in story_scrapes({("m", "1"): [Did(requests=40)] * 3}):
+        failed = one.kind in silent and one.at > START + 4
+        watched.add(replace(one, body=None, error="connection refused") if failed else one)
+        read += [] if failed or one.kind not in (BodyKind.METRICS, BodyKind.STATISTICS) else [one.at]
+    assert watched.state()["deployments"][0]["no_data_since"] == (max(read) if len(silent) > 1 else None)
+
+
 def test_who_knows_of_an_incident_is_shown_below_it():
     one = {"id": "i1", "fingerprint": "f1", "deployment": "chat", "check": "x", "onset": 940.0, "seen": 1000.0}
     told = {"id": "j1", "incident": "i1", "who": "carol", "text": "rolling back"}

@@ -125,7 +125,7 @@ def test_open_incidents_are_reported_with_their_beginning(explanation: Explanati
 
 
 def test_names_that_servers_choose_stay_within_their_label(explanation: Explanation) -> None:
-    rows = [*rows_of(HOSTILE, explanation), *rows_of_targets([(HOSTILE, "d", True)])]
+    rows = [*rows_of(HOSTILE, explanation), *rows_of_targets([(HOSTILE, "d", True, 1.0)])]
     for text, parse in ((page(rows), plain), (page(rows, OPENMETRICS), openmetrics)):
         parsed = {
             sample.labels["server"]
@@ -154,7 +154,7 @@ def test_two_deployments_are_one_family(explanation: Explanation) -> None:
 
 
 def test_promtool_finds_nothing_to_criticise(explanation: Explanation, promtool) -> None:
-    rows = [*rows_of("chat", explanation), *rows_of_targets([(SERVER, "chat", True)])]
+    rows = [*rows_of("chat", explanation), *rows_of_targets([(SERVER, "chat", True, 1.0)])]
     book = IncidentBook("chat", open_after=1)
     book.update(explanation, time.time(), 1.0)
     text = page([*rows, *rows_of_incidents(book.open)])

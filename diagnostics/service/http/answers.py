@@ -47,6 +47,9 @@ class DeploymentState(BaseModel):
     name: str
     servers: list[str] = Field(description="Names of its servers.")
     at: float = Field(description="Of the newest scrape that the verdict saw.")
+    no_data_since: float | None = Field(
+        description="Since when no server of it answers: the verdict is of before. Null while one answers."
+    )
     took: float = Field(description="Seconds of processor time.")
     lag: float = Field(description="Seconds from the newest scrape to the verdict.")
     verdict: Verdict
@@ -78,20 +81,23 @@ def state_answer(
         now=now,
         started=state.started,
         targets=sorted(state.targets.values(), key=lambda one: one.server),
-        deployments=[deployment_state(state.evaluations[name]) for name in sorted(state.evaluations)],
+        deployments=[
+            deployment_state(state.evaluations[name], state.silent_since(name)) for name in sorted(state.evaluations)
+        ],
         incidents=list(state.incidents),
         acknowledged=acknowledged,
         faults=faults,
     )
 
 
-def deployment_state(evaluation: Evaluation) -> DeploymentState:
-    """Return a verdict as the API shows it."""
+def deployment_state(evaluation: Evaluation, no_data_since: float | None) -> DeploymentState:
+    """Return a verdict as the API shows it; `no_data_since` as the answer's field of that name."""
     stated = evaluation.explanation
     return DeploymentState(
         name=evaluation.deployment,
         servers=list(stated.window.sources),
         at=evaluation.at,
+        no_data_since=no_data_since,
         took=evaluation.took,
         lag=evaluation.lag,
         verdict=stated.verdict,

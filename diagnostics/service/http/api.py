@@ -394,8 +394,9 @@ def _add_deployments(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/deployments", summary="Deployments")
     async def deployments() -> list[DeploymentState]:
         """Return the newest verdict on each deployment."""
-        found = context.service.board.read().evaluations
-        return [deployment_state(found[name]) for name in sorted(found)]
+        state = context.service.board.read()
+        found = state.evaluations
+        return [deployment_state(found[name], state.silent_since(name)) for name in sorted(found)]
 
     @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
     def explanation(name: Name, output: Written = Output.JSON) -> Response:

@@ -16,8 +16,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.state import Evaluation, LiveState
-from exporters.sinks.exposition import Row, joined, rows_of, rows_of_incidents, rows_of_targets
+from diagnostics.service.state import OLD_AFTER, Evaluation, LiveState
+from exporters.sinks.exposition import Row, joined, rows_of, rows_of_incidents, rows_of_silence, rows_of_targets
 
 log = logging.getLogger(__name__)
 # Rendering may take this share of a processor: of large fleets a page is made less often than once a second.
@@ -104,11 +104,26 @@ class Exposition:
             return ()
 
     def _collect(self) -> Iterator[Metric]:
-        state, since = self._state, self._clock() - STALE_AFTER * self._window
-        targets = ((one.server, one.deployment, one.up) for one in state.targets.values())
-        verdicts = chain.from_iterable(rows for one, rows in self._rows.values() if one.at >= since)
+        state, now = self._state, self._clock()
+        since = now - STALE_AFTER * self._window
+        targets = ((one.server, one.deployment, one.up, one.last_success) for one in state.targets.values())
+        silent = _silent(state, now)
+        verdicts = chain.from_iterable(
+            rows_of_silence(name, one.explanation) if name in silent else rows
+            for name, (one, rows) in self._rows.items()
+            if one.at >= since or name in silent
+        )
         yield from self._metrics.registry.collect()
         yield from joined(rows_of_targets(targets), verdicts, rows_of_incidents(state.incidents))
+
+
+def _silent(state: LiveState, now: float) -> set[str]:
+    """Return the deployments of which nobody answered for some rounds: their last verdict is none about now."""
+    longest: dict[str, float] = {}
+    for one in state.targets.values():
+        longest[one.deployment] = max(longest.get(one.deployment, 0.0), OLD_AFTER * one.interval)
+    since = {name: state.silent_since(name) for name in longest}
+    return {name for name, at in since.items() if at is not None and now - at > longest[name]}
 
 
 def router(exposition: Exposition) -> APIRouter:

@@ -231,6 +231,6 @@ def _metrics(target: str, probed: Probed) -> Iterator[Metric]:
     if probed.explanation is not None:
         deployment = probed.deployment or target
         servers = probed.explanation.window.sources if probed.server is None else (probed.server,)
-        up = [(server, deployment, True) for server in servers]
+        up = [(server, deployment, True, None) for server in servers]
         stated = rows_of(deployment, probed.explanation)
         yield from joined(rows_of_targets(up), (row for row in stated if server_of(row) in (None, *servers)))

@@ -121,6 +121,7 @@ def test_a_server_that_is_gone_is_not_reported_as_current() -> None:
         assert stale.headers["Diag-Current"] == "false"
         assert stale.data.decode().startswith(f"Not current: {SERVER} has not answered since 2023-11-14T22:13:20Z")
         assert opened.json(path)["blind_spots"][0]["what"] == f"{SERVER} as it is now"
+        assert [one["no_data_since"] for one in opened.json("/api/v1/state")["deployments"]] == [gone.last_success]
         assert ask(RunningService(opened.url, SourceOptions()), NOW) == EXIT_COLLECT
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from diagnostics.service.http import metrics
 from diagnostics.service.http.metrics import Exposition
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.state import Evaluation, LiveState
+from diagnostics.service.state import Evaluation, LiveState, TargetState
 from tests.builders import SERVER
 from tests.gen.conftest import promtool
 from tests.service.http.door import Door, door, judged, show
@@ -115,3 +115,26 @@ def test_secrets_are_on_no_page(tmp_path: Path) -> None:
 
 def test_a_target_that_is_down_is_reported(opened: Door) -> None:
     assert f'diag_target_up{{deployment="{NAME}",server="{SERVER}"}} 1.0' in opened.ask("/metrics").data.decode()
+
+
+def away(verdict: Evaluation) -> LiveState:
+    """Return a state in which nobody answers since the verdict."""
+    (server,) = verdict.explanation.window.sources
+    target = TargetState(
+        server=server, url=server, deployment=NAME, up=False, interval=15.0, last_success=verdict.at, failures=3
+    )
+    return LiveState(started=verdict.at, targets={server: target}, evaluations={NAME: verdict})
+
+
+@pytest.mark.parametrize(("seconds", "stale"), [(30.0, False), (75.0, True)])
+def test_a_verdict_on_servers_that_answer_no_more_is_not_shown_as_current(
+    verdict: Evaluation, seconds: float, stale: bool
+) -> None:
+    page = Exposition(OwnMetrics(), 300.0, clock=lambda: verdict.at + seconds)
+    page.update(away(verdict))
+    text = page.page("text/plain").decode()
+    assert (FOUND in text) is not stale
+    assert ("diag_model_queue_seconds_mean{" in text) is not stale
+    assert (f'diag_verdict{{deployment="{NAME}",verdict="insufficient-data"}} 1.0' in text) is stale
+    read = next(line for line in text.splitlines() if line.startswith("diag_target_last_success_timestamp_seconds{"))
+    assert float(read.rpartition(" ")[2]) == pytest.approx(verdict.at)

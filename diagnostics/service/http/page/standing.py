@@ -13,12 +13,10 @@ from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
 from diagnostics.render import phrases
-from diagnostics.service.state import Evaluation, LiveState, TargetState
+from diagnostics.service.state import OLD_AFTER, Evaluation, LiveState, TargetState
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 
-# Beyond so many intervals without a verdict, the last one is old.
-OLD_AFTER = 4
 _TONES = {
     Verdict.HEALTHY: "healthy",
     Verdict.IDLE: "quiet",
