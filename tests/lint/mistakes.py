@@ -612,19 +612,27 @@ def main() -> int:
     known: dict[str, str] = json.loads(REFUSALS.read_text("utf-8")) if "--missing" in sys.argv else {}
     found = {title: reason for title, reason in known.items() if title in CHANGES}
     with tempfile.TemporaryDirectory() as folder:
-        left = [title for title in CHANGES if title not in found]
-        while left:
-            done = of_one_server({title: CHANGES[title] for title in left}, Path(folder) / "models")
+        left = {title: change for title, change in CHANGES.items() if title not in found}
+        for done in of_servers(left, Path(folder) / "models"):
             found |= done
             REFUSALS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            left = [title for title in left if title not in done]
     found = {title: found[title] for title in CHANGES}
     REFUSALS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return 0
 
 
-def of_one_server(changes: Mapping[str, Change], repository: Path) -> Mapping[str, str]:
-    """Return what one server says of the changes, as far as it gets: some end it."""
+def of_servers(changes: Mapping[str, Change], repository: Path) -> Iterator[Mapping[str, str]]:
+    """Yield what each server says of the changes that the servers before it did not get to."""
+    left = dict(changes)
+    while left:
+        done = _of_one_server(left, repository)
+        assert done, "the server does not start"
+        left = {title: change for title, change in left.items() if title not in done}
+        yield done
+
+
+def _of_one_server(changes: Mapping[str, Change], repository: Path) -> Mapping[str, str]:
+    """Return what one server says of the changes, as far as it gets: some end it, a few of them only at times."""
     shutil.rmtree(repository, ignore_errors=True)
     repository.mkdir()
     found: dict[str, str] = {}
