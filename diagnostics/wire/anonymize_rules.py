@@ -207,12 +207,16 @@ _NVML = {
 _HOST = {
     "model": _MODEL,
     "comm": _matching(_PROCESS, "process"),
-    **dict.fromkeys(("pressure_cpu", "cgroup_cpu_stat", "cgroup_cpu_max"), _only(_KERNEL_TABLE)),
+    **dict.fromkeys(
+        ("pressure_cpu", "pressure_io", "cgroup_pressure_io", "cgroup_cpu_stat", "cgroup_cpu_max"),
+        _only(_KERNEL_TABLE),
+    ),
     **_numbers(
         """
         t cores cpu_jiffies user nice system idle iowait irq softirq steal guest guest_nice
         clk_tck loadavg meminfo MemTotal MemFree MemAvailable server_pid server_processes pid
         ppid cpu_seconds rss_bytes server_cores run_delay_seconds server_threads tid
+        thread_count io_threads stopped_threads
         """
     ),
 }

@@ -23,7 +23,8 @@ class HostProcess:
     """One process of the server's tree; `command` is the kernel's name of at most 15 characters.
 
     `run_delay_seconds` is the time its threads were runnable without a processor; `model` is the model that a Python
-    stub runs. Both are None where the recorder did not note them.
+    stub runs. Of its `thread_count` threads, `io_threads` waited for I/O in that instant (state D), and
+    `stopped_threads` were stopped by a signal or a debugger. Each is None where the recorder did not note it.
     """
 
     pid: int
@@ -32,6 +33,9 @@ class HostProcess:
     cpu_seconds: float | None = None
     rss_bytes: float | None = None
     run_delay_seconds: float | None = None
+    thread_count: int | None = None
+    io_threads: int | None = None
+    stopped_threads: int | None = None
     model: str | None = None
 
 
@@ -56,6 +60,8 @@ class HostSample:
         cpu_total_seconds: CPU time since boot, over all cores.
         cpu_steal_seconds: CPU time that the hypervisor gave to others.
         pressure_seconds: time since boot in which some task waited for a CPU (PSI, `cpu some total`).
+        io_pressure_seconds: time since boot in which some task waited for I/O (PSI, `io some total`): of the server's
+            cgroup, else of the machine.
         throttled_seconds: time for which the server's cgroup was held back by its quota.
         throttled_periods: scheduling periods in which that happened.
         periods: scheduling periods in which the cgroup ran.
@@ -77,6 +83,7 @@ class HostSample:
     cpu_total_seconds: float | None = None
     cpu_steal_seconds: float | None = None
     pressure_seconds: float | None = None
+    io_pressure_seconds: float | None = None
     throttled_seconds: float | None = None
     throttled_periods: float | None = None
     periods: float | None = None
@@ -110,6 +117,7 @@ def parse_host(body: bytes) -> HostSample:
         cpu_total_seconds=total,
         cpu_steal_seconds=steal,
         pressure_seconds=_pressure(fields.text("pressure_cpu")),
+        io_pressure_seconds=_pressure(fields.text("cgroup_pressure_io") or fields.text("pressure_io")),
         throttled_seconds=None if throttled is None else throttled * MICROSECONDS,
         throttled_periods=throttling.get("nr_throttled"),
         periods=throttling.get("nr_periods"),
@@ -175,6 +183,9 @@ def _process(fields: JsonFields) -> HostProcess:
         cpu_seconds=number(fields.raw("cpu_seconds")),
         rss_bytes=number(fields.raw("rss_bytes")),
         run_delay_seconds=number(fields.raw("run_delay_seconds")),
+        thread_count=_whole(fields.raw("thread_count")),
+        io_threads=_whole(fields.raw("io_threads")),
+        stopped_threads=_whole(fields.raw("stopped_threads")),
         model=fields.text("model") or None,
     )
 

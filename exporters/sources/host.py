@@ -133,6 +133,8 @@ def _sample(at: float, pid: int) -> Json:
         "clk_tck": os.sysconf("SC_CLK_TCK"),
         "loadavg": (_proc_text(PROC / "loadavg") or "").split()[:3],
         "pressure_cpu": _proc_text(PROC / "pressure" / "cpu"),
+        "pressure_io": _proc_text(PROC / "pressure" / "io"),
+        "cgroup_pressure_io": _proc_text(_cgroup(pid) / "io.pressure"),
         "cgroup_cpu_stat": _proc_text(_cgroup(pid) / "cpu.stat"),
         "cgroup_cpu_max": _proc_text(_cgroup(pid) / "cpu.max"),
         "meminfo": _meminfo(),
@@ -196,9 +198,22 @@ def _process(entry: Path) -> Json | None:
 
 
 def _details(process: Json) -> Json:
-    """Add what only the server's own processes are asked for: time runnable but not running, and whose stub it is."""
+    """Add what only the server's own processes are asked for: waits for processors and disks, and whose stub it is."""
     entry = PROC / str(process["pid"])
-    return {**process, "run_delay_seconds": _run_delay(entry), "model": _model(entry)}
+    states = [state for task in entry.glob("task/*/stat") if (state := _state(task))]
+    return {
+        **process,
+        "run_delay_seconds": _run_delay(entry),
+        "thread_count": len(states) or None,
+        "io_threads": states.count("D") if states else None,
+        "stopped_threads": states.count("T") + states.count("t") if states else None,
+        "model": _model(entry),
+    }
+
+
+def _state(stat: Path) -> str:
+    """Return a thread's state by proc(5): `D` waits for I/O and cannot be interrupted, `T` and `t` are stopped."""
+    return (_proc_text(stat) or "").rpartition(")")[2].strip()[:1]
 
 
 def _run_delay(entry: Path) -> float | None:

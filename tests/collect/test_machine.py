@@ -31,6 +31,8 @@ KEYS = {
     "clk_tck",
     "loadavg",
     "pressure_cpu",
+    "pressure_io",
+    "cgroup_pressure_io",
     "cgroup_cpu_stat",
     "cgroup_cpu_max",
     "meminfo",
@@ -108,6 +110,34 @@ def test_a_quota_of_the_servers_cgroup_is_read(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(host, "CGROUP", tmp_path / "cgroup")
     sample = parse_host(sample_host("a", 7).body)
     assert (sample.quota_cores, sample.throttled_seconds, sample.throttled_periods) == (1.5, 2.0, 4)
+
+
+def test_threads_that_wait_for_a_disk_or_are_stopped_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fields = ["S", "1", *["0"] * 9, "150", "50", *["0"] * 8, "3"]
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (tritonserver) {' '.join(fields)}")
+    for tid, state in enumerate("SDDTR", start=7):
+        task = tmp_path / "7" / "task" / str(tid)
+        task.mkdir(parents=True)
+        (task / "stat").write_text(f"{tid} (a) D b) {state} 1 0\n")
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    (process,) = parse_host(sample_host("a", 7).body).processes
+    assert (process.thread_count, process.io_threads, process.stopped_threads) == (5, 2, 1)
+
+
+def test_the_io_pressure_of_the_servers_cgroup_goes_before_that_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for folder, seconds in ((tmp_path / "pressure", 9), (tmp_path / "cgroup" / "pod", 2)):
+        folder.mkdir(parents=True)
+        name = "io" if folder.name == "pressure" else "io.pressure"
+        (folder / name).write_text(f"some avg10=0.00 avg60=0.00 avg300=0.00 total={seconds}000000\nfull total=1\n")
+    (tmp_path / "7").mkdir()
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    monkeypatch.setattr(host, "CGROUP", tmp_path / "cgroup")
+    assert parse_host(sample_host("a", 7).body).io_pressure_seconds == 9
+    (tmp_path / "7" / "cgroup").write_text("0::/pod\n")
+    assert parse_host(sample_host("a", 7).body).io_pressure_seconds == 2
 
 
 def test_loopback_and_own_addresses_are_this_machine_and_others_are_not():
