@@ -3,7 +3,8 @@
 ## Looks for
 No version of a model was READY, by the index, the log or counters that omit it. Or a server, or only its inference
 port, answered no read. Requests that arrived meanwhile are counted from clients' failures, or else from the usual rate.
-Also loads that failed, by the index or the log, and that no later load replaced.
+Or a server stood still and then went on: all its threads were stopped, it used no CPU, or nobody got an answer. Also
+loads that failed, by the index or the log, and that no later load replaced.
 
 ## Means
 Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts
@@ -17,6 +18,7 @@ users still get the old one: the deployment did not happen.
 - Replicas that received the requests meanwhile.
 - Reads that failed while counters moved on or requests waited inside.
 - A version that is still loading.
+- A server that idles: a stopped one answers no read, and usually uses CPU.
 - An ensemble whose member is missing: the member is named instead.
 
 ## Do
@@ -24,7 +26,9 @@ users still get the old one: the deployment did not happen.
    time: an unload, a missing file, a wrong shape, memory, a crash.
 2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or restore the previous version
    (`version_policy`).
-3. Prevent it: add the new version beside the old one, instead of an unload and a load. Remove a replica from the load
+3. If the server stands still, find what stops it: `grep -E 'State|TracerPid' /proc/PID/status`, `cgroup.freeze` and
+   `cpu.max` of its cgroup, or a pause of its virtual machine.
+4. Prevent it: add the new version beside the old one, instead of an unload and a load. Remove a replica from the load
    balancer before you stop it. Let the deployment wait for READY, and fail without it.
 
 ## Sources
@@ -46,28 +50,53 @@ from diagnostics.signals.outages import (
     REFUSED_REQUESTS,
     REFUSED_SHARE,
     STILL_UNAVAILABLE,
+    STOPPED_SECONDS,
     UNAVAILABLE_SECONDS,
 )
 from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON, Happened
-from diagnostics.window.outages import INDEX, LOADING, LOG, PORT, READS, REFUSING, RESTARTED, UNLOADING, Outage
+from diagnostics.window.outages import (
+    HOST,
+    INDEX,
+    LOADING,
+    LOG,
+    PORT,
+    READS,
+    REFUSING,
+    RESTARTED,
+    STOPPED,
+    UNLOADING,
+    Outage,
+)
 from diagnostics.window.view import METRICS, STATISTICS
 
 FAILED = Limit(value=1, unit=Unit.COUNT, because="a load either succeeds or fails")
 CLOSED = Limit(value=1, unit=Unit.COUNT, because="a port that refuses connections refuses every request")
+STOOD_STILL = Limit(
+    value=1,
+    unit=Unit.SECONDS,
+    because="twice as long as Triton's own batcher sleeps at most (0.5 s): no scheduler holds requests up for so long",
+)
 # Reasons are texts of backends, some with a whole traceback.
 SHOWN_REASON = 160
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.LISTED,
-    limits={"failed_versions": FAILED, "refused_while_unavailable": ENOUGH_FAILURES, "inference_port_refuses": CLOSED},
+    limits={
+        "failed_versions": FAILED,
+        "refused_while_unavailable": ENOUGH_FAILURES,
+        "inference_port_refuses": CLOSED,
+        "stopped_seconds": STOOD_STILL,
+    },
 )
 
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model of the repository, or for a server that did not answer for a while."""
     either = ledger.as_alternative()
+    if ledger.evidence.read(STOPPED_SECONDS, subject).value and either.at_least(STOPPED_SECONDS, subject, STOOD_STILL):
+        return _stood_still(ledger, subject)
     if ledger.evidence.read(REFUSED_REQUESTS, subject).value and either.at_least(
         REFUSED_REQUESTS, subject, ENOUGH_FAILURES
     ):
@@ -153,6 +182,31 @@ _OPEN_AGAIN = (
     "find what closed the inference port of {server} (its log, --allow-http and --http-port, a network policy, its "
     "file descriptors), and restart it; take it out of the load balancer meanwhile"
 )
+
+
+def _stood_still(ledger: Ledger, subject: Subject) -> Fires:
+    """Return that a server stood still: whoever asked it meanwhile waited until it went on, or gave up."""
+    found = [one for one in ledger.evidence.outages(subject) if one.state == STOPPED]
+    seconds = ledger.read(STOPPED_SECONDS, subject)
+    still = bool(found) and not found[-1].over
+    times = "" if len(found) <= 1 else f" in {len(found)} stretches"
+    return Fires(
+        summary=f"{subject.server} {'has stood' if still else 'stood'} still for {Unit.SECONDS.show(seconds.value)}"
+        f"{times}{_SHOWN_BY.get(found[-1].source, '') if found else ''}: requests wait until it goes on",
+        failed_share=ledger.evidence.read(REFUSED_SHARE, subject).value or 0.0,
+        severity=Severity.CRITICAL,
+        suggestion=Suggestion(
+            text=f"find what stops {subject.server} and let it go on: kill -STOP or a debugger, a frozen cgroup "
+            "(cgroup.freeze, docker pause), a paused virtual machine, a CPU quota near zero"
+        ),
+        began=min((one.since for one in found), default=None),
+    )
+
+
+_SHOWN_BY = {
+    HOST: " (its threads were stopped, or used no CPU)",
+    READS: " (neither reads nor clients were answered, and those that waited were afterwards)",
+}
 
 
 def _closed_port(ledger: Ledger, subject: Subject) -> Fires:

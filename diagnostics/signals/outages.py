@@ -9,7 +9,7 @@ up to its beginning and neither chance nor the bursts of the other times leave g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import sqrt
 
@@ -17,7 +17,7 @@ from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.outages import PORT, READS, RESTARTED, Outage, outages
+from diagnostics.window.outages import PORT, READS, RESTARTED, STOPPED, Outage, outages
 from diagnostics.window.parsed import ClientRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.window.window import ServerWindow
@@ -116,7 +116,23 @@ def all_outages(view: ModelView) -> tuple[Outage, ...]:
 
 
 def _outages(view: ModelView) -> tuple[Outage, ...]:
-    return outages(view.server, view.window.end, _all_failed(view))
+    found = outages(view.server, view.window.end, _all_failed(view))
+    return tuple(replace(one, state=STOPPED) if _kept_all_waiting(view, one) else one for one in found)
+
+
+def _kept_all_waiting(view: ModelView, one: Outage) -> bool:
+    """Return whether a server that answered no read answered no client either, and afterwards those that had waited.
+
+    Then it stood still, and did not go away: who restarts forgets whom it had let in.
+    """
+    if one.source != READS or one.state or one.model or not one.over or not one.tried or len(view.window.servers) > 1:
+        return False
+    ends = [request.at + request.seconds for request in view.window.clients if request.ok]
+    meanwhile = sum(one.since < end < one.until for end in ends)
+    waited = sum(r.ok and r.at < one.until <= r.at + r.seconds for r in view.window.clients)
+    elsewhere = max(view.seconds - (one.until - one.since), _SLACK)
+    usual = (len(ends) - meanwhile) / elsewhere * (one.until - one.since)
+    return meanwhile == 0 and waited > 0 and usual >= BEYOND_CHANCE
 
 
 def _all_failed(view: ModelView) -> frozenset[str]:
@@ -143,6 +159,9 @@ def _refusal(view: ModelView, one: Outage, traffic: Traffic) -> Refusal:
     low, high = _length(one, traffic)
     likely = (low + high) / 2
     seconds = (low, likely, high)
+    if one.state == STOPPED:
+        refused = _clients(view, one, traffic) or 0.0
+        return Refusal(one, seconds, (refused, refused, refused), CLIENT)
     if _let_in(view, one, traffic):
         return Refusal(one, (0.0, 0.0, high), (0.0, 0.0, 0.0), traffic.source)
     seen = _clients(view, one, traffic)
@@ -251,6 +270,8 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     after = one.since if one.after is None else one.after
     before = one.until if one.before is None else one.before
     low, high = one.until - one.since, before - after
+    if one.state == STOPPED:  # what came meanwhile was let in afterwards: counts tell nothing
+        return low, high
     if not traffic.known:
         return low, max(high, low)
     near = [s for s in traffic.stretches if s.touches(one)]
@@ -479,8 +500,8 @@ def _still(view: ModelView) -> Reading:
     return Reading.of(float(now), Unit.COUNT, _sources(found))
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading]) -> Signal:
-    return Signal(name=name, unit=unit, scope=Scope.LISTED, doc=doc, readers=(read,))
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading], fix: str = "") -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.LISTED, doc=doc, readers=(read,), fix=fix)
 
 
 UNAVAILABLE_SECONDS = _signal(
@@ -497,6 +518,15 @@ REFUSED_REQUESTS = _signal(
 )
 REFUSED_SHARE = _signal(
     "refused_while_unavailable_share", Unit.RATIO, "Those refused ÷ (refused + answered) of the window.", _share
+)
+STOPPED_SECONDS = _signal(
+    "stopped_seconds",
+    Unit.SECONDS,
+    "How long the server stood still and then went on with what it had: its process was stopped, frozen, or got no "
+    "processor, or neither reads nor clients were answered and those that waited were afterwards. 0 when it did not.",
+    _summed(lambda one: one.seconds if one.outage.state == STOPPED else (0.0, 0.0, 0.0), Unit.SECONDS),
+    fix="record on the server's machine: the state of its process (grep State /proc/PID/status) and its CPU time show "
+    "whether it stands still",
 )
 STILL_UNAVAILABLE = _signal(
     "still_unavailable", Unit.COUNT, "1 when it was still away at the last read and is asked for; else 0.", _still

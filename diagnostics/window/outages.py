@@ -21,15 +21,18 @@ from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.unanswered import INFERENCE_PORT
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
 from diagnostics.wire.failed_reads import unanswered
+from diagnostics.wire.host import HostSample
 from diagnostics.wire.server import IndexEntry
 
-INDEX, LOG, READS, PORT = "index", "log", "failed reads", "failed reads of the inference port"
-LOADING, UNLOADING, RESTARTED, REFUSING = "LOADING", "UNLOADING", "RESTARTED", "REFUSING"
+INDEX, LOG, READS, PORT, HOST = "index", "log", "failed reads", "failed reads of the inference port", "host"
+LOADING, UNLOADING, RESTARTED, REFUSING, STOPPED = "LOADING", "UNLOADING", "RESTARTED", "REFUSING", "STOPPED"
 # A version that was listed and is no longer at so many reads in a row, to the last one: bodies that lost a row are
 # rarer. One that is back with counters from zero was unloaded, however few reads missed it.
 FEWEST_UNLISTED = 3
 # One model whose counters begin anew was loaded; of two, that both were at once is less likely than a restart.
 FEWEST_RESTARTED = 2
+# The kernel counts processor time in ticks of 10 ms: where ten are usual, none at all is no chance (e^-10).
+_TICKS_MISSED = 0.1
 _SLACK = 1e-6
 
 
@@ -42,10 +45,11 @@ class Outage:
         after: Unix seconds at which it was last seen there; None when it was away from the first read on.
         since, until: it was away from `since` to `until` for certain.
         before: when it was first seen there again; None when it was still away at the last read.
-        source: `index`, `log`, `metrics`, `statistics`, `failed reads` or `failed reads of the inference port`, the
-            most exact that shows it.
+        source: `index`, `log`, `metrics`, `statistics`, `host`, `failed reads` or `failed reads of the inference port`,
+            the most exact that shows it.
         state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began anew;
-            `REFUSING` where nothing listened on its inference port; empty where nothing tells.
+            `REFUSING` where nothing listened on its inference port; `STOPPED` where its process stood still and went
+            on; empty where nothing tells.
         reason: why, where the index or the log gives one.
         tried: whether somebody tried to read it meanwhile; a hole that nobody tried to read may be the reader's own.
 
@@ -93,6 +97,8 @@ def outages(server: ServerWindow, end: float, wanted: Collection[str] = ()) -> t
 
     """
     down = [replace(one, state=RESTARTED) if _fell(server, one) else one for one in _unanswered(server, end)]
+    still = list(_stopped(server))
+    down = [*still, *(one for one in down if not any(one.may_touch(other) for other in still))]
     down += [one for one in _restarted(server) if not any(one.may_touch(other) for other in down)]
     states = _states(server)
     away = [one for model in _models(server, states) for one in _of_model(server, model, states.get(model, ()))]
@@ -378,6 +384,58 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=bool(failed))
 
 
+def _stopped(server: ServerWindow) -> Iterator[Outage]:
+    """Yield when a server's own process stood still: stopped by a signal, frozen, or given no processor at all.
+
+    A read that is answered meanwhile denies it: the samples of the machine were another's, or old ones.
+    """
+    samples = [sample for sample in server.hosts if sample.at is not None]
+    answered = sorted({at for reads in server.reads.values() for at, _ in reads} | {at for at, _ in server.index})
+    still = [is_stopped(sample) for sample in samples]
+    for number in _standing(samples):
+        still[number] = still[number + 1] = True
+    for stopped, run in groupby(range(len(samples)), key=lambda number: still[number]):
+        inside = list(run)
+        since, until = samples[inside[0]].at or 0.0, samples[inside[-1]].at or 0.0
+        if stopped and not any(since < at < until for at in answered):
+            yield Outage(
+                after=samples[inside[0] - 1].at if inside[0] else None,
+                since=since,
+                until=until,
+                before=samples[inside[-1] + 1].at if inside[-1] + 1 < len(samples) else None,
+                source=HOST,
+                state=STOPPED,
+            )
+
+
+def is_stopped(sample: HostSample) -> bool:
+    """Return whether all threads of the server's process are stopped, or in the state into which cgroup v1 freezes."""
+    own = next((one for one in sample.processes if one.pid == sample.server_pid and one.thread_count), None)
+    return own is not None and own.thread_count in (own.stopped_threads, own.io_threads if own.thread_count > 1 else 0)
+
+
+def _standing(samples: Sequence[HostSample]) -> Iterator[int]:
+    """Yield after which samples no process of the server used a processor, where they usually do."""
+    grown = [_grown(sooner, later) for sooner, later in pairwise(samples)]
+    seconds = (samples[-1].at or 0.0) - (samples[0].at or 0.0) if samples else 0.0
+    known = [one for one in grown if one is not None]
+    if not known or seconds <= 0 or len(known) < len(grown):
+        return
+    usual = sum(known) / seconds
+    for number, (sooner, later) in enumerate(pairwise(samples)):
+        if not known[number] and usual * ((later.at or 0.0) - (sooner.at or 0.0)) >= _TICKS_MISSED:
+            yield number
+
+
+def _grown(sooner: HostSample, later: HostSample) -> float | None:
+    """Return the processor time that the same processes used between two samples; None where that is not known."""
+    before = {one.pid: one.cpu_seconds for one in sooner.processes}
+    spans = [(one.cpu_seconds, before.get(one.pid)) for one in later.processes]
+    used = [now - then for now, then in spans if now is not None and then is not None]
+    same = sooner.server_pid is not None and sooner.server_pid == later.server_pid
+    return sum(used) if used and same and min(used) >= 0 else None
+
+
 def _fell(server: ServerWindow, one: Outage) -> bool:
     """Return whether all that is counted stood lower when a server answered again."""
     back = {mono for reads in server.reads.values() for at, mono in reads if one.may_hold(at - _SLACK, at)}
@@ -405,4 +463,7 @@ def _overlap(one: CounterStep, other: CounterStep) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-__all__ = ["INDEX", "LOADING", "LOG", "PORT", "READS", "REFUSING", "RESTARTED", "UNLOADING", "Outage", "outages"]
+__all__ = [
+    *("HOST", "INDEX", "LOADING", "LOG", "PORT", "READS", "REFUSING", "RESTARTED", "STOPPED", "UNLOADING"),
+    *("Outage", "is_stopped", "outages"),
+]

@@ -11,6 +11,7 @@ from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.host import COPY_CPU, CPU_WAIT_PER_LANE
+from diagnostics.signals.outages import STOPPED_SECONDS
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RATE
@@ -19,7 +20,7 @@ from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RA
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
     *(COPY_CPU, EXECUTION_DISPERSION, INPUT_SECONDS, OUTPUT_SECONDS, UNDISTURBED_EXECUTION_SHARE),
-    *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
+    *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, STOPPED_SECONDS, WAITING_ELSEWHERE),
 )
 
 
@@ -211,6 +212,7 @@ sequence-batcher-starved queue queue_seconds 0.00465 quiet 0.00535 unknown witho
 sequence-batcher-starved instance_busy_share instance_busy_share 0.651 fires 0.749 quiet
 single-instance-serialization overlap_stretch overlap_stretch 1.1625 fires 1.3375 quiet
 single-instance-serialization busy instance_busy_share 0.651 quiet 0.749 fires
+model-unavailable stopped_seconds stopped_seconds 0.93 quiet 1.07 fires case=2 refused_while_unavailable=0
 single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 fires
 single-instance-serialization cpu_wait_per_lane cpu_wait_per_lane 0.465 fires 0.535 quiet
 single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
