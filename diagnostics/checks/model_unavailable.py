@@ -3,8 +3,8 @@
 ## Looks for
 No version of a model was READY, by the index, the log or counters that omit it. Or a server, or only its inference
 port, answered no read. Requests that arrived meanwhile are counted from clients' failures, or else from the usual rate.
-Or a server stood still and then went on: all its threads were stopped, it used no CPU, or nobody got an answer. Also
-loads that failed, by the index or the log, and that no later load replaced.
+Or a server stood still and then went on: stopped threads, no CPU use, or no answer to anybody. Also loads that failed,
+by the index or the log, and that no later load replaced.
 
 ## Means
 Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts

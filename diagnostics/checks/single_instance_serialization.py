@@ -23,6 +23,7 @@ others, work and waiting for a lock look the same. No instance count is proposed
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
 - Pauses of all instances, such as garbage collection or a paused container: new ones would pause, too. Some reads then
   have much longer executions, and those of quiet reads do not explain the wait. Only traces of each request decide it.
+- Executions that wait for a disk for half of their time (threads in state D). New instances would wait, too.
 - Responses that leave in order (`preserve_ordering`): what new instances finish early would wait for earlier ones.
 - A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
 - A next stage that completes less than this one passes on: requests would wait there instead.

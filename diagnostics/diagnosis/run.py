@@ -12,6 +12,7 @@ import msgspec
 from diagnostics.anatomy.anatomy import Anatomy, Phase, calls_others, entry_of, likely_ensembles
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
+from diagnostics.diagnosis.held_up import held_up
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, EntryPoint, Ledger, Limit, Undecided
 from diagnostics.signals.signal import Missing, Reading, Subject
@@ -125,6 +126,8 @@ def decide(registered: RegisteredCheck, ledger: Ledger, on: Subject) -> Outcome:
         outcome: Fires | Quiet = registered.diagnose(ledger, on)
     except Undecided as undecided:
         return Unknown(reason=undecided.reason, signal=undecided.signal)
+    if isinstance(outcome, Fires) and (doubt := held_up(registered.id, ledger, on, outcome)) is not None:
+        return Unknown(reason=doubt.reason, signal=doubt.signal)
     if isinstance(outcome, Fires) and _waits_off_the_path(ledger, on, outcome):
         return Quiet(because="other branches of the ensemble take as long: requests would be no quicker without queues")
     return outcome

@@ -12,12 +12,15 @@ from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
+from diagnostics.diagnosis.held_up import io_seconds
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
+from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
+from diagnostics.signals.disk import IO_THREADS
 from diagnostics.signals.engine import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, ENGINE_WAITING, GUARANTEED_NO_EVICT
 from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
@@ -74,6 +77,7 @@ def symptoms(
     return (
         *_absences(evidence, found),
         *_stuck(evidence),
+        *_disks(evidence, anatomy),
         *_queues(evidence, anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
@@ -111,6 +115,21 @@ def _stuck(evidence: Evidence) -> Iterator[Symptom]:
             yield Symptom(
                 text=f"{Unit.COUNT.show(waiting.value)} requests wait for {model.model} and none completed",
                 next_measurement="read longer than one execution takes; then look at its log and at what it waits for",
+            )
+
+
+def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Waits for I/O that are worth a change to requests, whichever stage they are in; no check states a disk."""
+    for server in sorted({item.server for item in anatomy}):
+        threads, each = evidence.read(IO_THREADS, Subject(server=server)), io_seconds(evidence, server)
+        slow = (one for one in anatomy if one.server == server and one.requests >= ENOUGH_EVENTS)
+        if not threads.estimated and any(
+            each >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * one.mean_seconds) for one in slow
+        ):
+            yield Symptom(
+                text=f"{threads.value or 0.0:.1f} threads of {server} wait for I/O on average, "
+                f"{Unit.SECONDS.show(each)} of each request",
+                next_measurement=IO_THREADS.fix,
             )
 
 

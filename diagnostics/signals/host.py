@@ -89,7 +89,7 @@ def _pressure(view: ModelView) -> Reading:
     return Reading.of(min(max(share, 0.0), 1.0), Unit.RATIO, HOST, span=found[2])
 
 
-def _busy_lanes(view: ModelView) -> float | None:
+def busy_lanes(view: ModelView) -> float | None:
     """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
     lanes, seen = 0.0, False
     for one in view.executing():
@@ -138,7 +138,7 @@ def _per_stub(view: ModelView, spent: Callable[[HostProcess], float | None]) -> 
     stubs = _stubs(view, spent)
     if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
-    lanes = _own_lanes(view)
+    lanes = own_lanes(view)
     if lanes.value is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     if lanes.value <= 0:
@@ -146,7 +146,7 @@ def _per_stub(view: ModelView, spent: Callable[[HostProcess], float | None]) -> 
     return Reading.of(sum(stubs) / lanes.value, Unit.RATIO, f"{HOST} and {lanes.source}", estimated=True)
 
 
-def _own_lanes(view: ModelView) -> Reading:
+def own_lanes(view: ModelView) -> Reading:
     """Return how many of the model's instances execute at a time; without statistics, by their busy share."""
     delta = view.delta(STATISTICS)
     if delta is None:
@@ -195,7 +195,7 @@ def _own_cpu_seconds(sample: HostSample) -> float | None:
 
 def _cpu_per_lane(view: ModelView) -> Reading:
     """Return processors used ÷ instances executing: 1 is work on a processor, 0 is waiting for something else."""
-    used, lanes = cores_used(view), _busy_lanes(view)
+    used, lanes = cores_used(view), busy_lanes(view)
     if used is None or lanes is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     if lanes <= 0:

@@ -410,8 +410,10 @@ def _stopped(server: ServerWindow) -> Iterator[Outage]:
 
 def is_stopped(sample: HostSample) -> bool:
     """Return whether all threads of the server's process are stopped, or in the state into which cgroup v1 freezes."""
-    own = next((one for one in sample.processes if one.pid == sample.server_pid and one.thread_count), None)
-    return own is not None and own.thread_count in (own.stopped_threads, own.io_threads if own.thread_count > 1 else 0)
+    own = next((one for one in sample.processes if one.pid == sample.server_pid), None)
+    if own is None or not own.thread_count:
+        return False
+    return own.thread_count in (own.stopped_threads, own.io_threads if own.thread_count > 1 else None)
 
 
 def _standing(samples: Sequence[HostSample]) -> Iterator[int]:

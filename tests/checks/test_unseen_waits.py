@@ -8,10 +8,13 @@ import pytest
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Expected, Fires, Unknown
+from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
 from diagnostics.signals.host import COPY_CPU
 from diagnostics.signals.settings import INSTANCES, PRESERVES_ORDER
 from diagnostics.signals.signal import Signal
-from diagnostics.signals.triton import ARRIVAL_RATE
+from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_RATE
+from diagnostics.window.window import Window
 from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
 from tests.builders_machine import SERVER_PID, START, machine_window, processes
 from tests.checks.stated import decided
@@ -65,3 +68,40 @@ def test_what_is_not_known_to_use_a_processor_is_not_named() -> None:
 
     assert not explained(window).actionable
     assert "I/O" in explained(window).next_measurement
+
+
+def _on_disk(io_threads: int, model: str = "m") -> Window:
+    """Return one instance that is always busy, of whose processes so many threads wait for I/O at every sample."""
+    stage = Stage("m", rate=19, queue=0.4, execution=0.05, config=model_config("m"))
+    tree = [
+        {"pid": SERVER_PID, "ppid": 1, "comm": "tritonserver", "model": None, "io_threads": 0},
+        {"pid": 11, "ppid": SERVER_PID, "comm": "triton_python_b", "model": model, "io_threads": io_threads},
+    ]
+
+    def sample(at: float) -> Mapping[str, object]:
+        used = [{**one, "cpu_seconds": 0.05 * at, "thread_count": 9, "stopped_threads": 0} for one in tree]
+        return {**host_body(START + at, 0.1), "server_processes": used}
+
+    return machine_window(SyntheticTriton(models=(stage,), cpu_busy=None), hosts=sample)
+
+
+@pytest.mark.parametrize(("io_threads", "found"), [(0, ["single-instance-serialization"]), (1, [])])
+def test_executions_that_wait_for_a_disk_are_no_lack_of_instances(io_threads: int, found: list[str]) -> None:
+    explanation = explained(_on_disk(io_threads))
+
+    assert [one.check for one in explanation.actionable] == found
+    assert found or (explanation.verdict is Verdict.NO_CLEAR_CAUSE and "disk" in explanation.next_measurement)
+
+
+def test_a_stub_of_another_model_that_waits_for_a_disk_is_not_this_ones_wait() -> None:
+    assert IO_PER_LANE.read(view_of(_on_disk(1), "m")).value == pytest.approx(1 / (19 * 0.05), rel=0.1)
+    assert IO_PER_LANE.read(view_of(_on_disk(1, "another"), "m")).value == 0
+
+
+def test_more_threads_than_executions_that_wait_for_a_disk_hold_clients_up_as_well() -> None:
+    """Of 0.08 s outside at 20 requests a second, half is as much as 0.8 threads in the state D."""
+    stated = firing("client-or-transport-bound") | {REQUEST_RATE: 20}
+    for threads, expected in ((0.74, Fires), (0.86, Unknown)):
+        outcome, ledger = decided(catalogue()["client-or-transport-bound"], {**stated, IO_THREADS: threads})
+        assert isinstance(outcome, expected)
+        assert expected is Fires or "disk" in ledger.absent[IO_THREADS.name][0].fix

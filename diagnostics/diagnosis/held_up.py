@@ -1,0 +1,95 @@
+"""What holds a server up as a whole: it stands still, or its threads wait for a disk.
+
+Such time is in every stage, between stages and in front of clients. A check that concludes from how long something
+takes cannot tell it from its own cause: it stays open, and what holds the server up is named by itself.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Fires
+from diagnostics.checks.gates import COPIES
+from diagnostics.checks.model_unavailable import STOOD_STILL
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
+from diagnostics.signals.host import COPY_CPU
+from diagnostics.signals.outages import STOPPED_SECONDS
+from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RATE, REQUESTS
+from diagnostics.units import Unit
+from diagnostics.window.outages import READS
+
+DISK = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="time of which half is waited for I/O would be more than halved by a faster disk, whatever else is wrong",
+)
+# What each concludes from the time of executions, of their queue, of gaps or outside of the server. Whoever counts
+# failures, loads or arrivals, or measures a card or a processor, knows more.
+BY_TIME_INSIDE = frozenset(
+    {
+        "batch-size-collapse",
+        "bls-serialization",
+        "capacity-exceeded",
+        "input-output-cost",
+        "over-instanced",
+        "sequence-batcher-starved",
+        "single-instance-serialization",
+    }
+)
+BY_TIME_OUTSIDE = frozenset({"client-or-transport-bound", "ensemble-overhead", "frontend-limited"})
+# Requests that waited for a server to go on come all at once.
+AFTER_A_STOP = BY_TIME_INSIDE | BY_TIME_OUTSIDE | {"bursty-arrivals", "scheduler-stall"}
+
+
+def held_up(check: str, see: Ledger, on: Subject, fires: Fires) -> Undecided | None:
+    """Return why a check that fired cannot know its cause; None where nothing holds the server up."""
+    if check in AFTER_A_STOP and _stood_still(see.evidence, on.server, outside=check in BY_TIME_OUTSIDE):
+        return see.conflicting(STOPPED_SECONDS)
+    if check in BY_TIME_INSIDE and not see.evidence.is_engine(on):
+        share = see.evidence.read(IO_PER_LANE, on)
+        if share.value is not None and share.value >= DISK.value:
+            return see.conflicting(IO_PER_LANE)
+        return see.conflicting(COPY_CPU) if _copies_wait(see.evidence, on) else None
+    if check in BY_TIME_OUTSIDE and io_seconds(see.evidence, on.server) >= DISK.value * fires.saved_seconds > 0:
+        return see.conflicting(IO_THREADS)
+    return None
+
+
+def _copies_wait(evidence: Evidence, on: Subject) -> bool:
+    """Return whether a model's instances are mostly held by inputs and outputs that wait instead of being copied.
+
+    Where nothing tells whether they use a processor, they may wait where it is so of all models of a server: their
+    tensors differ, and what the server's threads wait for is the same.
+    """
+    if _copied(evidence, on) < DISK.value:
+        return False
+    used = evidence.read(COPY_CPU, Subject(server=on.server))
+    if used.value is not None:
+        return used.value < COPIES.value
+    served = [one for one in evidence.subjects(Scope.MODEL) if one.server == on.server]
+    shares = [_copied(evidence, one) for one in served if evidence.read(REQUESTS, one).value]
+    return len(shares) > 1 and min(shares) >= DISK.value
+
+
+def _copied(evidence: Evidence, on: Subject) -> float:
+    """Return the share of a model's executions in which inputs and outputs are copied; 0 where not known."""
+    copies = sum(evidence.read(signal, on).value or 0.0 for signal in (INPUT_SECONDS, OUTPUT_SECONDS))
+    whole = copies + (evidence.read(COMPUTE_SECONDS, on).value or 0.0)
+    return copies / whole if whole > 0 else 0.0
+
+
+def _stood_still(evidence: Evidence, server: str, *, outside: bool) -> bool:
+    """Return whether a server stood still; for what passes outside of it also whether it may have done so unseen."""
+    on = Subject(server=server)
+    stopped = evidence.read(STOPPED_SECONDS, on).value or 0.0
+    silent = any(one.source == READS and one.tried and not one.state and one.over for one in evidence.outages(on))
+    return stopped >= STOOD_STILL.value or (outside and silent)
+
+
+def io_seconds(evidence: Evidence, server: str) -> float:
+    """Return for how long threads of a server wait for I/O per request (Little's law); 0 where not known."""
+    threads = evidence.read(IO_THREADS, Subject(server=server))
+    entries = [on for on in evidence.subjects(Scope.ENTRY) if on.server == server]
+    rate = sum(evidence.read(REQUEST_RATE, on).value or 0.0 for on in entries)
+    return (threads.value or 0.0) / rate if rate > 0 else 0.0
