@@ -2,7 +2,8 @@
 
 ## Looks for
 A version's first executions in the window took several times as long as its later ones. Counted: the execution and
-queue time above the steady level until then.
+queue time above the steady level until then. Or each new batch size was slow when it was first used since the load, at
+two sizes or more.
 
 ## Means
 The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation,
@@ -12,7 +13,8 @@ caches. Without `model_warmup` that covers the served batch sizes and shapes, us
 - A version that stays slow: its steady time is high (`version-regression`).
 - Too few instances: utilization drops once the version is warm (`single-instance-serialization`).
 - A warm-up: its samples count as executions, but no request waits for them.
-- Slow executions without a first one in the window: new shapes, or other load.
+- Slow executions that are not the first of their batch size. The width of inputs is in no counter: a new width is not
+  seen.
 
 ## Do
 1. Add `model_warmup` for the served batch sizes and shapes, as the patch shows. It runs per instance before the version
@@ -38,6 +40,14 @@ from diagnostics.signals.lifecycle import (
     COLD_SLOWDOWN,
     STEADY_EXECUTION_SECONDS,
 )
+from diagnostics.signals.new_sizes import (
+    LARGEST_NEW_SIZE,
+    NEW_SIZE_COMPUTE_SECONDS,
+    NEW_SIZE_QUEUE_SECONDS,
+    NEW_SIZE_SECONDS,
+    NEW_SIZE_SLOWDOWN,
+    NEW_SIZES,
+)
 from diagnostics.signals.settings import MAX_BATCH_SIZE, WARMUPS
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
@@ -52,13 +62,15 @@ SLOW = Limit(
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"cold_slowdown": SLOW},
+    limits={"cold_slowdown": SLOW, "new_size_slowdown": SLOW},
     reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
+    if (each := _at_each_size(ledger, subject)) is not None:
+        return each
     if not ledger.at_least(COLD_SLOWDOWN, subject, SLOW):
         return Quiet(because="no first execution in the window was slow")
     if not ledger.need(COLD_MET, subject):
@@ -74,6 +86,40 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         ),
         saved_seconds=(compute + queue).value or 0.0,
         suggestion=_suggestion(ledger, subject),
+    )
+
+
+def _at_each_size(ledger: Ledger, subject: Subject) -> Fires | None:
+    """Return the finding that batch sizes are slow when they are first used, long after the load; None if not so."""
+    slower, start = ledger.evidence.read(NEW_SIZE_SLOWDOWN, subject), ledger.evidence.read(COLD_SLOWDOWN, subject)
+    either = ledger.as_alternative()
+    if (start.value or 0.0) >= SLOW.value or not slower.value:
+        return None
+    compute, queue = (ledger.evidence.read(one, subject) for one in (NEW_SIZE_COMPUTE_SECONDS, NEW_SIZE_QUEUE_SECONDS))
+    if not either.compare(NEW_SIZE_SLOWDOWN.name, slower, SLOW) or not either.worthwhile(
+        "new_size_excess", subject, compute + queue
+    ):
+        return None
+    largest = round(ledger.need(LARGEST_NEW_SIZE, subject))
+    change = ConfigChange(
+        model=subject.model or "",
+        settings=(Setting(path="model_warmup", value=WarmupChange(batch_sizes=(1, largest))),),
+    )
+    return Fires(
+        summary=f"the first execution of each of {ledger.need(NEW_SIZES, subject):.0f} batch sizes of {subject.model} "
+        f"took {Unit.SECONDS.show(ledger.need(NEW_SIZE_SECONDS, subject))}, later ones "
+        f"{Unit.SECONDS.show(ledger.need(NEW_SIZE_SECONDS, subject) / (slower.value or 1.0))}: it compiles or tunes "
+        "for each size when it is first used",
+        claims=(
+            Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
+            Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
+        ),
+        saved_seconds=(compute + queue).value or 0.0,
+        suggestion=Suggestion(
+            text=f"warm {subject.model} up at each batch size that it serves (up to {largest} so far), or compile it "
+            "once for a range of sizes",
+            change=change,
+        ),
     )
 
 

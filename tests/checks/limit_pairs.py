@@ -11,6 +11,14 @@ from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.host import COPY_CPU, CPU_WAIT_PER_LANE
+from diagnostics.signals.new_sizes import (
+    LARGEST_NEW_SIZE,
+    NEW_SIZE_COMPUTE_SECONDS,
+    NEW_SIZE_QUEUE_SECONDS,
+    NEW_SIZE_SECONDS,
+    NEW_SIZE_SLOWDOWN,
+    NEW_SIZES,
+)
 from diagnostics.signals.outages import STOPPED_SECONDS
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
@@ -19,7 +27,8 @@ from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RA
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
-    *(COPY_CPU, EXECUTION_DISPERSION, INPUT_SECONDS, OUTPUT_SECONDS, UNDISTURBED_EXECUTION_SHARE),
+    *(LARGEST_NEW_SIZE, NEW_SIZE_COMPUTE_SECONDS, NEW_SIZE_QUEUE_SECONDS, NEW_SIZE_SECONDS, NEW_SIZE_SLOWDOWN),
+    *(NEW_SIZES, COPY_CPU, EXECUTION_DISPERSION, INPUT_SECONDS, OUTPUT_SECONDS, UNDISTURBED_EXECUTION_SHARE),
     *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, STOPPED_SECONDS, WAITING_ELSEWHERE),
 )
 
@@ -114,6 +123,8 @@ client-or-transport-bound handled_at_once handling_seconds 0.0093 fires 0.0107 q
 client-or-transport-bound frontend_busy frontend_busy 0.465 fires 0.535 quiet
 client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds
 cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
+cold-start new_size_slowdown new_size_slowdown 2.79 quiet 3.21 fires cold_slowdown=0 new_size_compute_seconds=0.1 \
+ new_size_queue_seconds=0.01 new_size_seconds=2 new_sizes=4 largest_new_size=8
 engine-token-budget engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
 engine-token-budget engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown without=engine_peak_slot_fill
 engine-token-budget engine_kv_blocked_share engine_kv_blocked_share 0.465 fires 0.535 quiet
