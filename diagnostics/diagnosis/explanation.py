@@ -22,6 +22,7 @@ from diagnostics.diagnosis.undecided import (
     absent_model,
     core_missing,
     could_matter,
+    most_telling,
     on_cards,
     refusals_unseen,
     silent_port,
@@ -386,7 +387,8 @@ def _verdict(
         return _Judged(Verdict.DEGRADED)
     missed = next((sign for sign in signs if sign.misses_objective), None)
     if missed is not None:
-        return _Judged(Verdict.DEGRADED, missed.text, left[0].next_measurement if left else missed.next_measurement)
+        first = most_telling(left) or missed
+        return _Judged(Verdict.DEGRADED, missed.text, first.next_measurement)
     if missing := core_missing(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, missing)
     if signs:
@@ -397,7 +399,8 @@ def _verdict(
     if requests < ENOUGH_EVENTS:
         return _Judged(Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge")
     if left:
-        return _Judged(Verdict.INSUFFICIENT_DATA, left[0].text, left[0].next_measurement)
+        one = most_telling(left) or left[0]
+        return _Judged(Verdict.INSUFFICIENT_DATA, one.text, one.next_measurement)
     if unseen := absent_model(evidence) or refusals_unseen(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, *unseen, healthy_as_read=True)
     return _Judged(Verdict.HEALTHY)
@@ -405,8 +408,8 @@ def _verdict(
 
 def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
     """Return what decides the checks that may explain a symptom, else what to look at for it."""
-    explaining = (one.next_measurement for one in left if sign.cell is not None and sign.cell in one.cells)
-    return next(explaining, sign.next_measurement)
+    explaining = most_telling(left, sign.cell) if sign.cell is not None else None
+    return explaining.next_measurement if explaining else sign.next_measurement
 
 
 def _notes(

@@ -10,7 +10,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import CheckCase, Expected, Fires
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.undecided import FEWEST_READS
+from diagnostics.diagnosis.undecided import FEWEST_READS, Open, most_telling
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind
 from tests.builders import Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config
@@ -205,3 +205,36 @@ def test_an_engine_behind_a_closed_metrics_port_is_never_healthy(
     triton = SyntheticTriton(models=(chat, pre, llm) if chained else (llm,), extra_metrics=lambda _: FULL_CACHE)
 
     assert triton.without(BodyKind.METRICS, *read).explain().verdict is not Verdict.HEALTHY
+
+
+def lacks(measurement: str, **cells: float) -> Open:
+    """Return something undecided that may cost these seconds of a request of one second, by stage."""
+    parts = {("s", "e", stage, Phase.QUEUE): seconds for stage, seconds in cells.items()}
+    return Open(text=f"{measurement} {sorted(cells)}", next_measurement=measurement, cells=parts, mean_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("left", "first"),
+    [
+        ([lacks("trace", a=0.5), lacks("read NVML", a=0.3, b=0.3)], "read NVML"),
+        ([lacks("trace", a=0.5), lacks("read NVML", b=0.3), lacks("read NVML", c=0.3)], "read NVML"),
+        ([lacks("trace", a=0.5), lacks("read NVML", b=0.3), lacks("read NVML", b=0.3)], "trace"),
+        ([lacks("trace", a=0.5), lacks("read NVML", a=0.5), lacks("read NVML", a=0.2)], "read NVML"),
+        ([lacks("", a=0.5), lacks("trace", a=0.2)], "trace"),
+    ],
+    ids=["the larger part", "parts of several", "a part once", "as much of more checks", "nothing to measure"],
+)
+def test_the_measurement_that_decides_most_comes_first(left: list[Open], first: str) -> None:
+    found = most_telling(left)
+
+    assert found is not None
+    assert found.next_measurement == first
+
+
+def test_of_a_part_that_is_unexplained_only_what_may_hold_it_is_asked_for() -> None:
+    left = [lacks("trace", a=0.5), lacks("read NVML", b=0.2)]
+    found = most_telling(left, ("s", "e", "b", Phase.QUEUE))
+
+    assert found is not None
+    assert found.next_measurement == "read NVML"
+    assert most_telling(left, ("s", "e", "c", Phase.QUEUE)) is None
