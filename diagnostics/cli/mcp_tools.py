@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import anyio
@@ -21,6 +21,8 @@ from diagnostics.render.plain import clean
 
 # Seconds of one call: a live server is read for up to 60, and tuning simulates for as long again.
 PATIENCE = 240.0
+# Each is a process of up to some hundred MB; an agent that asks for more than wait is told so.
+AT_ONCE, MOST_WAITING = 4, 32
 Source = Annotated[
     str,
     Field(
@@ -60,6 +62,7 @@ class ReadingTools:
 
     sources: tuple[str, ...] = ()
     url: str | None = None
+    _running: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
 
     def all(self) -> Sequence[Callable[..., Awaitable[str]]]:
         """Return the tools."""
@@ -123,14 +126,20 @@ class ReadingTools:
 
     async def runbook(self, check: Check = "") -> str:
         """Return the runbook of a check: what it means, what to do, its limits. Without a check: the list of all."""
-        return await _ran("checks", [check], {})
+        return await self._ran("checks", [check], {})
 
     async def _run(self, verb: str, places: Sequence[str], options: Mapping[str, _Value]) -> str:
         named = [place for place in places if place]
         strange = [name for name in named if self.sources and name not in self.sources]
         if strange:
             raise ToolError(f"{strange[0]!r} is not among what this server may read: {', '.join(self.sources)}")
-        return await _ran(verb, named, options if named or self.url is None else {**options, "url": self.url})
+        return await self._ran(verb, named, options if named or self.url is None else {**options, "url": self.url})
+
+    async def _ran(self, verb: str, places: Sequence[str], options: Mapping[str, _Value]) -> str:
+        if self._running.statistics().tasks_waiting >= MOST_WAITING:
+            raise ToolError(f"{AT_ONCE} calls run and {MOST_WAITING} wait: ask again when one of them is answered")
+        async with self._running:
+            return await _ran(verb, places, options)
 
 
 async def _ran(verb: str, places: Sequence[str], options: Mapping[str, _Value]) -> str:

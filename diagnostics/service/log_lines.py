@@ -119,7 +119,7 @@ class JsonLine(_Line):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        return json.dumps(self._fields(record), ensure_ascii=False)
+        return _visible(json.dumps(self._fields(record), ensure_ascii=False))
 
 
 def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:
@@ -134,4 +134,12 @@ def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:
 
 def _quoted(value: str | float) -> str:
     text = str(value)
-    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    bare = text.isprintable() and _BARE.fullmatch(text)
+    return text if bare else _visible(json.dumps(text, ensure_ascii=False))
+
+
+def _visible(text: str) -> str:
+    """Return JSON with escapes for what ends a line, moves a cursor or turns a line around: names are others'."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

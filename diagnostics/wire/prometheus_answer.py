@@ -20,6 +20,11 @@ from diagnostics.wire.json_body import excerpt, in_utf8
 PARTIAL = "a part of the store did not answer"
 _MOST_NAMED = 20
 """Of the series of one answer that cannot be read, how many are named."""
+MOST_SERIES, MOST_SAMPLES, MOST_OF_A_SERIES = 500_000, 10_000_000, 1_000_000
+"""Of one answer: 500 servers of 20 models have 300,000 series, twenty scrapes of them 6,000,000 samples (ours). As
+Python's numbers a sample takes 170 bytes, which those of one series do at once."""
+_LABEL_BYTES, _SAMPLE_BYTES, _WARNING_BYTES = 2**16, 64, 2**20
+"""Of the labels of a series, of a sample, and of all warnings (ours)."""
 T = TypeVar("T")
 _LOG = "look at the store's log, or ask for less"
 _HINT = "give the address under which /api/v1/query answers (Mimir: …/prometheus, Thanos: its querier)"
@@ -64,7 +69,7 @@ class _Body(msgspec.Struct, rename="camel"):
     status: str
     data: _Data | None = None
     error: str = ""
-    warnings: list[str] = []
+    warnings: msgspec.Raw = msgspec.Raw(b"[]")
     is_partial: bool = False
 
 
@@ -75,28 +80,48 @@ class _Values(msgspec.Struct):
 _VALUES = msgspec.json.Decoder(_Values)
 _BODY = msgspec.json.Decoder(_Body)
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_TEXTS = msgspec.json.Decoder(list[str])
 _SERIES = msgspec.json.Decoder(_Sampled)
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class TooManySamples(MalformedBody):
+    """An answer is too large for our memory; one to a smaller question may not be."""
 
 
 def parse_answer(body: bytes) -> QueryResult:
     """Return what a query gave. Series without a plain sample are left out; one that cannot be read is named.
 
     Raises:
+        TooManySamples: it holds more than `MOST_SERIES` or `MOST_SAMPLES`, or one series more than `MOST_OF_A_SERIES`.
         MalformedBody: it is no answer of this API (an HTML page, another service, cut off), says that it failed, or
             none of its series can be read.
 
     """
+    _refuse_more(body.count(b"{"), 2 * MOST_SERIES + 2, f"{MOST_SERIES:,} series")
+    _refuse_more(body.count(b"["), MOST_SAMPLES + MOST_SERIES + 1, f"{MOST_SAMPLES:,} samples")
     try:
         stated = _decoded(_BODY, body)
+        warnings = _warnings(stated.warnings)
         found = _series(stated.data) if stated.status == "success" and stated.data is not None else None
     except _UNREADABLE:
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
     if found is None:
         raise _failure(stated, body)
     series, refused = found
-    return QueryResult(series=series, warnings=(*stated.warnings, *((PARTIAL,) if stated.is_partial else ()), *refused))
+    return QueryResult(series=series, warnings=(*warnings, *((PARTIAL,) if stated.is_partial else ()), *refused))
+
+
+def _refuse_more(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise TooManySamples(f"the answer holds more than {what}")
+
+
+def _warnings(stated: msgspec.Raw) -> Sequence[str]:
+    if len(bytes(stated)) > _WARNING_BYTES:
+        return (f"the store gave more than {_WARNING_BYTES >> 20} MiB of warnings",)
+    return _decoded(_TEXTS, bytes(stated))
 
 
 def _failure(stated: _Body, body: bytes) -> MalformedBody:
@@ -109,6 +134,7 @@ def _failure(stated: _Body, body: bytes) -> MalformedBody:
 
 def parse_values(body: bytes) -> tuple[str, ...]:
     """Return the values of a label, as `/api/v1/label/NAME/values` gives them; raises as `parse_answer`."""
+    _refuse_more(body.count(b","), MOST_SERIES, f"{MOST_SERIES:,} values")
     try:
         return tuple(_decoded(_VALUES, body).data)
     except _UNREADABLE:
@@ -141,7 +167,11 @@ def _each(
     parts: Iterable[msgspec.Raw], shared: dict[bytes, array[float]], refused: list[str]
 ) -> Iterable[SampledSeries]:
     for part in parts:
+        samples = bytes(part).count(b"[")
+        _refuse_more(samples, MOST_OF_A_SERIES + 1, f"{MOST_OF_A_SERIES:,} samples of one series")
         try:
+            if len(bytes(part)) > _LABEL_BYTES + _SAMPLE_BYTES * samples:
+                raise ValueError("its labels are too long")
             yield from _sampled(_SERIES.decode(part), shared)
         except _UNREADABLE:
             refused.append(f"a series cannot be read: {excerpt(bytes(part))}")

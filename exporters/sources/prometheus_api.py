@@ -12,7 +12,7 @@ from threading import Timer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
-from diagnostics.wire.prometheus_answer import QueryResult, parse_answer, parse_values
+from diagnostics.wire.prometheus_answer import QueryResult, TooManySamples, parse_answer, parse_values
 from exporters.sources.access import STORE_TIMEOUT, SourceOptions
 from exporters.sources.address import parse_address, safe
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
@@ -108,7 +108,7 @@ _LATEST = 1e11
 # Whoever waits for longer wants to know what for.
 SILENT_SECONDS = 5.0
 # Five minutes of 500 servers with 20 models each are some 150 MB of JSON.
-MAX_ANSWER_BYTES = 512 * 2**20
+MAX_ANSWER_BYTES = 256 * 2**20
 _JSON, _FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 # What a query that asks for too much is refused with: limits (422), the store's timeout (503), a proxy's limit (413).
 _TOO_MUCH = frozenset({413, 422, 503})
@@ -228,6 +228,8 @@ class PrometheusApi:
             yield HttpReader(replace(self.options, timeout=timeout))
         except ReadFailure as failure:
             raise self._refusal(failure, question) from None
+        except TooManySamples as error:
+            raise TooMuch(error.what, where=where, hint=_SMALLER.format(self._less)) from None
         except MalformedBody as error:
             raise MalformedBody(self.options.scrub(error.what), where=where, hint=error.hint) from None
         finally:

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
-from diagnostics.wire.prometheus_answer import QueryResult, joined
+from diagnostics.wire.prometheus_answer import MOST_SAMPLES, QueryResult, joined
 from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch, matcher
 
 # Below this a span is split by servers instead of by time.
 SHORTEST_SPAN = 60.0
 # Of one server it is split by time even so.
 SHORTEST_SPAN_OF_ONE = 5.0
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,9 @@ class SampleReader:
             part = parts.pop(0)
             try:
                 answers.append(self._ask(matchers, part))
+                if parts and sum(len(one.times) for answer in answers for one in answer.series) > MOST_SAMPLES:
+                    self.warnings += [f"{_named(left)}: {MOST_SAMPLES:,} samples were read before" for left in parts]
+                    break
             except TooMuch as refusal:
                 smaller = self._split(matchers, part) if self.api.left > 0 else []
                 refused = refusal
@@ -124,4 +128,7 @@ def among(label: str, values: Sequence[str]) -> str:
 
 def _named(part: SampleQuery) -> str:
     span = f"{part.end - part.start:g} s up to {time.strftime('%H:%M:%SZ', time.gmtime(part.end))}"
-    return span if part.servers is None else f"{span} of {', '.join(part.servers)}"
+    if part.servers is None:
+        return span
+    more = f" and {len(part.servers) - _SHOWN} more" if len(part.servers) > _SHOWN else ""
+    return f"{span} of {', '.join(part.servers[:_SHOWN])}{more}"

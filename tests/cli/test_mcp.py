@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from diagnostics.cli import mcp_tools
+from diagnostics.cli.mcp import LONGEST_LINE, BoundedLines
+from diagnostics.cli.mcp_tools import AT_ONCE, MOST_WAITING, ReadingTools
 from diagnostics.render.agents import LONGEST, bounded
+from diagnostics.service.http.guard import LARGEST_CALL
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = str(ROOT / "fixtures/captures/cpu-handed-single-instance.tar.xz")
@@ -105,3 +110,44 @@ def test_an_answer_is_bounded_and_says_what_is_missing(size: int) -> None:
     assert len(short) <= LONGEST + 200
     assert (short == text) is (size <= LONGEST)
     assert ("left out" in short) is (size > LONGEST)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100_000])
+def test_a_line_without_end_is_cut_and_the_next_one_is_read(chunk: int, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = b'{"id":1}' + b" " * (LONGEST_LINE - 8)
+    source = b"\n".join([whole, whole + b" ", b"{}," * 100_000, b"", b'{"id":2}', b"a" * 200_000])
+
+    class Slowly(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            return super().read1(min(size or 0, chunk))
+
+    read = io.BufferedReader(BoundedLines(Slowly(source)), 100_000).read()
+    assert read.split(b"\n") == [line[:LONGEST_LINE] for line in source.split(b"\n")]
+    assert capsys.readouterr().err.count("more than 64 KiB") == 2
+
+
+def test_calls_over_standard_input_are_as_long_as_over_http() -> None:
+    assert LONGEST_LINE == LARGEST_CALL
+
+
+def test_an_agent_that_asks_for_everything_at_once_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = 0, 0
+
+    async def slow(*_: object) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return "done"
+
+    monkeypatch.setattr(mcp_tools, "_ran", slow)
+
+    async def flood() -> list[str | BaseException]:
+        tools = ReadingTools()
+        return await asyncio.gather(*(tools.lint(["a"]) for _ in range(100)), return_exceptions=True)
+
+    answers = asyncio.run(flood())
+    assert most == AT_ONCE
+    assert answers.count("done") == AT_ONCE + MOST_WAITING
+    assert "ask again" in str(answers[-1])

@@ -152,3 +152,15 @@ def test_a_storm_of_one_event_leaves_room_for_others_and_says_what_it_left_out(k
     assert json.loads(JsonLine().format(other))["suppressed"] == 50
     now[0] = 60.0
     assert rate.filter(record(kept))
+
+
+@pytest.mark.parametrize("form", [Logfmt(), JsonLine()])
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "\x9b31mred", "a\u2028level=error", "\u202egpj", "\x7f", "\ud800", "\U000e0041"]
+)
+def test_no_field_moves_a_cursor_or_ends_a_line(form: logging.Formatter, text: str) -> None:
+    record = logging.makeLogRecord({"name": "diagnostics", "msg": text, "fields": {"who": text}})
+    line = form.format(record)
+    assert line.isprintable()
+    if isinstance(form, JsonLine):
+        assert json.loads(line)["who"] == text
