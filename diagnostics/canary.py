@@ -6,8 +6,9 @@ core, model control mode explicit); a restart, or a load without one, goes back 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -86,10 +87,11 @@ class Canary:
         wanted = {change.model: changed_config(served[change.model], change) for change in self.changes}
         found, applied = None, list[str]()
         try:
-            for model, config in wanted.items():
-                applied.append(model)
-                self.control.load(model, config)
-                self.report(f"applied to {model}")
+            for change in self.changes:
+                applied.append(change.model)
+                self.control.load(change.model, wanted[change.model])
+                self._refuse_other_config(change)
+                self.report(f"applied to {change.model}")
             found = self._measured()
         except KeyboardInterrupt:
             return self._taken_back(applied, served, "it was interrupted", interrupted=True)
@@ -100,6 +102,17 @@ class Canary:
         if refusal:
             return self._taken_back(applied, served, refusal, found)
         return CanaryResult(outcome=CanaryOutcome.KEPT, reason=found.judgement.reason, verification=found)
+
+    def _refuse_other_config(self, change: ConfigChange) -> None:
+        """Refuse to measure what is not there: a server may answer that it loaded, and serve what it served.
+
+        Raises:
+            CollectError: the configuration that is served now is not as the change makes it.
+
+        """
+        served = self.control.config(change.model)
+        if changed_config(served, change) != changed_config(served, replace(change, settings=())):
+            raise CollectError("the server answered that it was loaded, but serves other settings", where=change.model)
 
     def _measured(self) -> Verification:
         """Return what a window shows; of a longer one, where that is what it takes."""
@@ -119,15 +132,18 @@ class Canary:
         *,
         interrupted: bool = False,
     ) -> CanaryResult:
-        """Load what was served before, the last model first."""
+        """Load what was served before, the last model first. Whatever fails, the others are taken back, too."""
         outcome = CanaryOutcome.TAKEN_BACK
         for model in reversed(applied):
             try:
                 self.control.load(model, served[model])
-                self.report(f"took it back from {model}")
-            except (DiagError, KeyboardInterrupt) as error:
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the next one is taken back all the same
                 outcome = CanaryOutcome.STRANDED
-                self.report(f"could not take it back from {model}: {error or 'interrupted'}")
+                done = f"could not take it back from {model}: {str(error) or 'interrupted'}"
+            else:
+                done = f"took it back from {model}"
+            with contextlib.suppress(OSError):  # whoever read of it is gone
+                self.report(done)
         return CanaryResult(outcome=outcome, reason=reason, verification=found, interrupted=interrupted)
 
 
@@ -173,7 +189,7 @@ def changed_config(served: bytes, change: ConfigChange) -> bytes:
         raise not_installed(error, "grpc", where="diag apply") from None
     try:
         message = json_format.Parse(served, ModelConfig())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, ValueError, RecursionError) as error:
         hint = "install a tritonclient as new as the server"
         raise CollectError(f"its configuration cannot be read: {error}", where=change.model, hint=hint) from None
     text = edited(text_format.MessageToString(message), change)

@@ -12,6 +12,7 @@ import click
 from diagnostics.canary import Canary, CanaryOutcome
 from diagnostics.cli.change_options import changes_given, models_on
 from diagnostics.cli.evidence_source import EvidenceSource, SourceEvidence, see
+from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.output import show
 from diagnostics.cli.proposing import ChangeRequest, proposed
@@ -51,7 +52,7 @@ to --longest. Without --set, the change of the first cause is tried.
 The configuration goes with the request that loads the model (model control mode
 explicit). The repository is not written, and a restart goes back to it.
 The change is kept if the mean certainly fell, as was predicted or more. It is
-taken back if not, if anything fails, or on Ctrl-C.
+taken back if not, if anything fails, on Ctrl-C or SIGTERM.
 Exit: 0 kept, 1 taken back, 2 usage or not agreed to, 3 could not be applied, or
 not be taken back, 130 interrupted and taken back.
 """
@@ -103,7 +104,8 @@ def command(
         longest=max(longest, window),
         report=functools.partial(click.echo, err=True),
     )
-    result = trial.run()
+    with interruptible():
+        result = trial.run()
     click.echo(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}")
     ctx.exit(_EXITS[result.outcome] if not result.interrupted else EXIT_INTERRUPTED)
 
@@ -156,7 +158,7 @@ def _control(server: str, options: SourceOptions) -> TritonModelControl:
     try:
         if not isinstance(found.api, HttpApi):
             raise CollectError("its HTTP API was not found", where=server, hint="name the HTTP port, as in triton:8000")
-        return TritonModelControl(found.api.url, options)
+        return TritonModelControl(found.api.url, found.api.options)
     finally:
         found.close()
 

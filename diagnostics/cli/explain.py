@@ -25,7 +25,9 @@ from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.why_not import account
 from diagnostics.render.json_head import Json
+from diagnostics.render.plain import legible
 from diagnostics.window.rolling import WINDOW_SECONDS
+from diagnostics.wire.json_body import json_value
 
 FAIL_ON = ("critical", "warning", "unknown", "never")
 
@@ -77,23 +79,27 @@ def ask(service: RunningService, requested: ServiceQuery) -> int:
     if requested.check is not None:
         if requested.at is not None or requested.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{requested.check}", CheckReply)["account"], nl=False)
+        answered = service.json(f"{path_of(name)}/checks/{requested.check}", CheckReply)
+        click.echo(legible(answered["account"]), nl=False)
         return EXIT_OK
     path, query = _explanation(name, requested)
     output = "json" if requested.output == "patch" else requested.output
     answer = service.answer(path, output=output, **query)
     try:
         code = _exit_code(answer.headers, requested.fail_on)
-        text = answer.body.decode("utf-8", "replace")
-        document = json.loads(text) if output == "json" else None
-    except (KeyError, ValueError, RecursionError):
+        text = _as_requested(answer.body, requested.output)
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise service.other_program() from None
-    if requested.output == "patch" and document is not None:
-        text = _patch(document)
-    elif document is not None:
-        text = f"{json.dumps(document, indent=1, allow_nan=False)}\n"
     click.echo(text, nl=False)
     return code
+
+
+def _as_requested(body: bytes, output: str) -> str:
+    """Return a service's answer without what would move a terminal's cursor: it may be another's."""
+    if output not in ("json", "patch"):
+        return legible(body.decode("utf-8", "replace"))
+    document: Any = json_value(body)
+    return legible(_patch(document)) if output == "patch" else f"{json.dumps(document, indent=1, allow_nan=False)}\n"
 
 
 _FORMS = {"text": "brief"}

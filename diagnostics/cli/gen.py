@@ -13,10 +13,13 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.options import DURATION, connecting_given, connection_options, is_given
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
+from diagnostics.settings.text_file import up_to
 from exporters.sources.access import SourceOptions
 
 _DEFAULT = Path("rules")
 _RUNBOOKS = "runbooks"
+_MOST_BYTES = 64 * 2**20
+"""Of a file that was written before: more than all generated ones together."""
 _FLAGS = {"only_check": "--check", "output": "--output", "runbooks": "--runbooks"}
 _EPILOG = """\b
 Examples:
@@ -162,7 +165,7 @@ def _stale(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode(errors="replace")
+        return up_to(path, _MOST_BYTES).decode(errors="replace")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except OSError as error:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Settle = Callable[[], None]
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interruptible() -> Iterator[Settle]:
-    """Let SIGTERM do what Ctrl-C does at the moment; yield what lets neither do anything from then on.
+    """Let SIGTERM, and the end of the terminal, do what Ctrl-C does; yield what lets none do anything from then on.
 
     Whoever ends a measurement presses Ctrl-C more than once: the second one shall not cost the report of it. Signals
     come to the main thread alone; in others nothing is changed.
@@ -20,8 +21,10 @@ def interruptible() -> Iterator[Settle]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in _ENDING}
     signal.signal(signal.SIGTERM, lambda _, __: _interrupt())
+    if before[signal.SIGHUP] is not signal.SIG_IGN:  # nohup lets it go on
+        signal.signal(signal.SIGHUP, lambda _, __: _interrupt())
     try:
         yield _settle
     finally:
@@ -37,5 +40,5 @@ def _interrupt() -> None:
 
 
 def _settle() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)

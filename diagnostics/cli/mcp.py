@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -47,7 +47,9 @@ def command(sources: tuple[str, ...], url: str | None) -> int:
         raise not_installed(error, "mcp", where="diag mcp") from None
     if sys.stdin is None:
         raise UsageError("is closed", where="standard input", hint="an agent starts diag mcp with a pipe")
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(BoundedLines(sys.stdin.buffer)), "utf-8", "replace")
+    sys.stdin = io.TextIOWrapper(
+        io.BufferedReader(BoundedLines(cast("io.BufferedIOBase", sys.stdin.buffer))), "utf-8", "replace"
+    )
     agent_server(ReadingTools(sources, url).all()).run("stdio")
     return EXIT_OK
 

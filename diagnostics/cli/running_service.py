@@ -17,6 +17,7 @@ import msgspec
 from diagnostics import __version__
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.addresses import prefix_of
+from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.http import HttpAnswer, HttpReader, Obstacle, ReadFailure
@@ -195,9 +196,9 @@ class RunningService:
         """
         body = self.read(path, **query)
         try:
-            answer = msgspec.json.decode(body)
+            answer = json_value(body)
             msgspec.convert(answer, shape)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self.other_program() from None
         return answer
 

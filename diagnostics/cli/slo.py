@@ -14,6 +14,7 @@ from diagnostics.cli.options import DURATION, connection_options
 from diagnostics.cli.output import output_option, show
 from diagnostics.cli.running_service import RunningService, Slos, url_option
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
+from diagnostics.render.plain import legible
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
 from exporters.sources.access import SourceOptions
 
@@ -151,7 +152,7 @@ def _requested(service: RunningService, slos: Sequence[Slo], period: float | Non
     if output == "json":
         click.echo(json.dumps(reported, indent=1, allow_nan=False))
     else:
-        click.echo(service.read("/slos", output=output, **query).decode("utf-8", "replace"), nl=False)
+        click.echo(legible(service.read("/slos", output=output, **query).decode("utf-8", "replace")), nl=False)
     return _exit_code(reported, fail_on)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diagnostics.errors import CollectError, reason_of
+from diagnostics.settings.text_file import up_to
 from diagnostics.tuning.changes import ConfigChange
 
 # The largest configurations seen have 20 kB, the largest dashboards 2 MB; weights and engines are never read.
@@ -62,8 +63,7 @@ def read_text(path: Path, shown: str) -> TextFile:
     try:
         if not path.is_file():
             raise CollectError(_absence(path), where=shown)
-        with path.open("rb") as file:
-            body = file.read(MAX_FILE_BYTES + 1)
+        body = up_to(path, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise CollectError(f"cannot be read: {reason_of(error)}", where=shown) from None
     if len(body) > MAX_FILE_BYTES:

@@ -37,6 +37,11 @@ def code_lines(text: str) -> list[str]:
     return ["\t".join(map(clean, line.removesuffix("\r").split("\t"))) + "\r" * line.endswith("\r") for line in lines]
 
 
+def legible(text: str) -> str:
+    """Return a text of several lines that another program wrote, with all but its line ends and tabs cleaned."""
+    return "\n".join(code_lines(text)) + "\n" * text.endswith("\n")
+
+
 def fitted(text: str, columns: int) -> str:
     """Return the cleaned text cut to so many columns; wide characters take two, combining ones none."""
     shown = clean(text)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from diagnostics.errors import CaptureError
+from diagnostics.settings.text_file import up_to
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -298,8 +299,7 @@ def _refuse_member(error: OSError) -> None:
 
 
 def _read_bounded(file: Path, inside: str, path: Path, most: int) -> bytes:
-    with file.open("rb") as stream:
-        body = stream.read(most + 1)
+    body = up_to(file, most + 1)  # it may have become a pipe meanwhile
     if len(body) > most:
         raise _too_large(inside, path, most)
     return body

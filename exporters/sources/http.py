@@ -138,7 +138,7 @@ class HttpReader:
     """
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
+        self.options = options
         if options.insecure:
             urllib3.disable_warnings(http_errors.InsecureRequestWarning)
 
@@ -158,7 +158,7 @@ class HttpReader:
         self, method: str, url: str, body: bytes | None = None, accept: str = "*/*", content_type: str = _JSON
     ) -> HttpAnswer:
         """Return a 200 answer with its headers; raises as `read` does."""
-        deadline = time.monotonic() + self._options.read_timeout
+        deadline = time.monotonic() + self.options.read_timeout
         try:
             headers = self._headers(accept, content_type if body is not None else None)
             return self._read(method, url, body, headers, deadline)
@@ -176,22 +176,22 @@ class HttpReader:
                 preload_content=False,
             )
             try:
-                data = _drain(response, deadline, self._options)
+                data = _drain(response, deadline, self.options)
             except http_errors.ReadTimeoutError:
-                raise _incomplete(self._options.read_timeout) from None
+                raise _incomplete(self.options.read_timeout) from None
             finally:
                 response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
-        return HttpAnswer(self._options.scrub_bytes(data), response.headers)
+        return HttpAnswer(self.options.scrub_bytes(data), response.headers)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         # Reading the system's authorities takes some 20 ms, which plain HTTP need not spend.
-        return self._options.tls()
+        return self.options.tls()
 
     def _connections(self, *, secure: bool) -> urllib3.PoolManager:
-        options = self._options
+        options = self.options
         # Not for plain HTTP: its connections in urllib3 before 2.8 refuse arguments of TLS.
         tls: dict[str, Any] = {
             "ssl_context": self._tls,
@@ -215,23 +215,23 @@ class HttpReader:
         }
         if content_type is not None:
             headers["Content-Type"] = content_type
-        return headers | self._options.request_headers()
+        return headers | self.options.request_headers()
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ReadFailure:
         if 300 <= status < 400:
             # What follows a login's address may be a token.
             address = re.split("[?#]", headers.get("Location", "elsewhere"))[0]
-            target = plain(self._options.scrub(address))
+            target = plain(self.options.scrub(address))
             return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER, status)
         if status in (401, 403):
-            hint = "not allowed" if self._options.has_credentials else "credentials are missing"
+            hint = "not allowed" if self.options.has_credentials else "credentials are missing"
             return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED, status)
-        stated = plain(scrub(self._options.scrub(_error_text(body))))
+        stated = plain(scrub(self.options.scrub(_error_text(body))))
         return ReadFailure(f"HTTP {status}{': ' if stated else ''}{stated}", Obstacle.ANSWER, status)
 
     def _failure(self, error: Exception) -> ReadFailure:
-        reason, obstacle = explain(error, self._options.read_timeout)
-        return ReadFailure(plain(self._options.scrub(reason)), obstacle)
+        reason, obstacle = explain(error, self.options.read_timeout)
+        return ReadFailure(plain(self.options.scrub(reason)), obstacle)
 
 
 def _drain(response: BaseHTTPResponse, deadline: float, options: SourceOptions) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diagnostics.errors import CollectError
-from diagnostics.settings.text_file import bytes_of
+from diagnostics.settings.text_file import bytes_of, up_to
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.schedule import CLOCK
 
@@ -102,8 +102,9 @@ def _body(path: Path) -> bytes:
     if path.name == _MARK:
         return b""
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise CollectError("is larger than any configuration (1 MiB)", where=str(path))
-        return path.read_bytes()
+        body = up_to(path, _MAX_FILE_BYTES + 1)  # it may grow, or become a pipe, once its size is known
     except OSError as error:
         raise CollectError(f"cannot be read: {error.strerror or error}".lower(), where=str(path)) from None
+    if len(body) > _MAX_FILE_BYTES:
+        raise CollectError("is larger than any configuration (1 MiB)", where=str(path))
+    return body

@@ -16,7 +16,7 @@ class ListInstead(ReadFailure):
 
 
 class HttpApi:
-    """The HTTP API of one server.
+    """The HTTP API of one server. `options` are how it is read: of a port that nobody named, without credentials.
 
     Args:
         reader: what reads.
@@ -25,7 +25,7 @@ class HttpApi:
     """
 
     def __init__(self, reader: HttpReader, base: str) -> None:
-        self._reader, self.url = reader, base
+        self._reader, self.url, self.options = reader, base, reader.options
 
     def read(self, kind: BodyKind, name: str = "") -> bytes:
         """Return the JSON body of `kind` (statistics, index, server, or config of the model `name`).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,12 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.errors import UsageError
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.lint.problem import read_text
+from diagnostics.settings import text_file
 from exporters.sources import machine
 from exporters.sources.machine import Machine
+from exporters.sources.repository import repository_scrapes
 from tests.captures.recorded import FOLDER
 
 CAPTURE = str(FOLDER / "cpu-handed-single-instance.tar.xz")
@@ -148,3 +152,29 @@ def test_errors_that_cannot_be_written_change_no_exit_code():
     started = [sys.executable, "-m", "tests.hostile.entry", "explain", "./none.prom"]
     with Path("/dev/full").open("w") as full:
         assert subprocess.run(started, stderr=full).returncode == 3
+
+
+def test_a_pipe_among_generated_files_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_file, "PATIENCE_FOR_A_WRITER", 0.1)
+    (tmp_path / "recording").mkdir()
+    os.mkfifo(tmp_path / "recording/pipe.yaml")
+    assert main(["gen", "--check", "--output", str(tmp_path)]) == 2
+    assert "nothing came through the pipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_a_configuration_that_becomes_no_file_while_it_is_read_is_one_line(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_file, "PATIENCE_FOR_A_WRITER", 0.1)
+    file = tmp_path / "m/config.pbtxt"
+    file.parent.mkdir()
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_file", lambda _: True)
+        with pytest.raises(CollectError, match="nothing came" if kind == "pipe" else "larger than"):
+            list(repository_scrapes(tmp_path, ["s"]))
+        with pytest.raises(CollectError, match="nothing came" if kind == "pipe" else "larger than"):
+            read_text(file, "config.pbtxt")

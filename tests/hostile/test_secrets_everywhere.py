@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from diagnostics.cli.apply import _control
 from diagnostics.cli.main import main
 from diagnostics.cli.process_title import without_secrets
 from diagnostics.errors import CollectError, UsageError
@@ -175,6 +176,17 @@ def test_credentials_go_to_no_port_that_was_not_named() -> None:
             SourceOptions(timeout=2.0, bearer_token=secret("t"), metrics_url=f"127.0.0.1:{fake.port + 2}/metrics"),
         )
         assert {headers.get("Authorization") for _, headers in guessed} == {f"Bearer {secret('t')}"}
+
+
+def test_a_change_takes_credentials_to_no_port_that_was_not_named() -> None:
+    options = SourceOptions(timeout=2.0, bearer_token=secret("t"))
+    with fake_triton() as fake:
+        assert fake.api is not None
+        _control(f"127.0.0.1:{fake.port + 2}", options).config("chat")
+        assert fake.api.seen
+        assert not [path for path, headers in fake.api.seen if reported(str(headers))]
+        _control(f"ann:{secret('p')}@127.0.0.1:{fake.port}", SourceOptions(timeout=2.0)).config("chat")
+        assert fake.api.seen[-1][1]["Authorization"].startswith("Basic ")
 
 
 def test_a_page_that_wants_credentials_beside_the_named_port_says_to_name_it() -> None:

@@ -53,14 +53,17 @@ def verification(
 
 @dataclass
 class Control:
-    """A server that remembers what it was given; models in `broken` are not loaded."""
+    """A server that remembers what it was given; models in `broken` are not loaded, and of a liar none is."""
 
     broken: set[str] = field(default_factory=set)
     gone: bool = False
+    liar: bool = False
     loads: list[tuple[str, int]] = field(default_factory=list)
 
     def config(self, model: str) -> bytes:
-        return json.dumps({**SERVED, "name": model}).encode()
+        (group,) = SERVED["instance_group"]  # type: ignore[attr-defined]
+        counts = [1, *(count for name, count in self.loads if name == model and not self.liar)]
+        return json.dumps({**SERVED, "name": model, "instance_group": [{**group, "count": counts[-1]}]}).encode()
 
     def load(self, model: str, config: bytes) -> None:
         count = json.loads(config)["instance_group"][0]["count"]
@@ -148,6 +151,48 @@ def test_whatever_ends_the_measurement_takes_it_back(raised: BaseException) -> N
 
     assert run(control, measure)[0] is CanaryOutcome.TAKEN_BACK
     assert control.loads == [("m", 2), ("m", 1)]
+
+
+def test_a_server_that_answers_that_it_loaded_and_serves_what_it_served_is_not_measured() -> None:
+    outcome, reason, _ = run(Control(liar=True), lambda _: verification())
+    assert (outcome, reason) == (
+        CanaryOutcome.TAKEN_BACK,
+        "m: the server answered that it was loaded, but serves other settings",
+    )
+
+
+@pytest.mark.parametrize("broken", [UnicodeDecodeError("utf-8", b"", 0, 1, "x"), RecursionError(), BrokenPipeError()])
+def test_whatever_breaks_the_way_back_of_one_model_the_others_are_taken_back(broken: Exception) -> None:
+    class Breaking(Control):
+        def load(self, model: str, config: bytes) -> None:
+            if model == "b" and ("b", 2) in self.loads:
+                raise broken
+            super().load(model, config)
+
+    control = Breaking()
+
+    def report(text: str) -> None:
+        if text.startswith("could not"):
+            raise BrokenPipeError
+
+    result = Canary(
+        control=control,
+        changes=[change("a"), change("b")],
+        measure=lambda _: verification(after=0.4),
+        seconds=60.0,
+        longest=300.0,
+        report=report,
+    ).run()
+    assert result.outcome is CanaryOutcome.STRANDED
+    assert control.loads == [("a", 2), ("b", 2), ("a", 1)]
+
+
+@pytest.mark.parametrize(
+    "served", [b"[" * 100_000, b"\xff{}", b'{"max_batch_size": 1e999}', b'{"name": "\\ud800"}', b"7"]
+)
+def test_a_configuration_that_is_none_is_one_error(served: bytes) -> None:
+    with pytest.raises(CollectError, match="m: its configuration cannot be read"):
+        changed_config(served, change())
 
 
 def test_a_server_that_is_gone_is_reported() -> None:
