@@ -37,9 +37,12 @@ def code_lines(text: str) -> list[str]:
     return ["\t".join(map(clean, line.removesuffix("\r").split("\t"))) + "\r" * line.endswith("\r") for line in lines]
 
 
+_LAYOUT = re.compile(r"(\x1b\[[\d;]{0,20}m|\r?\n|\t)")
+
+
 def legible(text: str) -> str:
-    """Return a text of several lines that another program wrote, with all but its line ends and tabs cleaned."""
-    return "\n".join(code_lines(text)) + "\n" * text.endswith("\n")
+    """Return a text that another program wrote, cleaned of all but its colours, line ends and tabs."""
+    return "".join(part if number % 2 else clean(part) for number, part in enumerate(_LAYOUT.split(text)))
 
 
 def fitted(text: str, columns: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.render.plain import legible
 from tests.collect.fake_triton import Answer, FakeServer, page, status
 
 HEADERS = {"Diag-Verdict": "degraded", "Diag-Severities": "", "Diag-Window-To": "1"}
@@ -59,3 +60,9 @@ def test_an_answer_of_another_program_is_one_line(
     _, err = capsys.readouterr()
     assert "internal error" not in err
     assert len(err.splitlines()) == (code != 0)
+
+
+def test_its_colours_and_lines_stay() -> None:
+    text = "\x1b[1mcritical\x1b[0m\ta\r\n-b\n"
+    assert legible(text) == text
+    assert legible(f"{text}{ESCAPES}") == f"{text}\\x1b]0;owned\\x07\\x9b31mred\\u202e\\u2028"
