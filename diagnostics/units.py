@@ -124,6 +124,18 @@ def parse_size(text: str) -> int | None:
     return int(float(number) * base ** _POWERS[unit[0]])
 
 
+LATEST_SECOND = 253_402_300_799.0
+"""The last second of the year 9999, after which no calendar has a name for a time."""
+
+
+def utc(at: float) -> datetime:
+    """Return Unix seconds as a time in UTC; of what no calendar holds, 1970 or the end of 9999.
+
+    A recording, a store and a clock may give any number.
+    """
+    return datetime.fromtimestamp(min(at, LATEST_SECOND) if at > 0 else 0.0, UTC)
+
+
 def time_text(at: float) -> str:
     """Return Unix seconds as ISO 8601 in UTC, whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -22,7 +22,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render.phrases import changes_reported
-from diagnostics.units import time_text
+from diagnostics.units import time_text, utc
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import in_order, settings_changed, stretches
 from diagnostics.window.window import Window, WindowBuilder, window_of
@@ -348,7 +348,7 @@ def moment(text: str, last: float) -> float:
         if clock is None:
             return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _iso(text)
         hour, minute, second = (int(part or 0) for part in clock.groups())
-        end = datetime.fromtimestamp(last, UTC)
+        end = utc(last)
         moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)
         return (
             moment if moment <= end + timedelta(seconds=LATEST_PAST_END) else moment - timedelta(days=1)
@@ -404,7 +404,7 @@ def _span(question: WindowOptions, window: float | None, now: float) -> tuple[fl
     """Return the last moment to look at, by the store's clock, and for how long before it; None is not said."""
     end = moment(question.at, now) if question.at is not None else now
     if end > now + LATEST_PAST_END:
-        clock = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        clock = time_text(now)
         raise UsageError("lies in the future", where="--at", hint=f"the store's clock is at {clock}")
     if end <= 0:
         raise UsageError("lies before 1970", where="--at", hint="write 03:12, 2026-11-27T03:12:00Z or Unix seconds")

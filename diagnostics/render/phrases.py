@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy
@@ -17,7 +16,7 @@ from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.signals.signal import Missing, Subject
 from diagnostics.signals.triton import REQUEST_RATE
-from diagnostics.units import Unit
+from diagnostics.units import Unit, utc
 from diagnostics.window.lifecycle import ServerChange
 
 
@@ -206,7 +205,7 @@ def changes_reported(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
     several = len({server for server, _ in made}) > 1
     return [
         f"settings of {change.model}{f' on {server}' if several else ''} changed "
-        f"{datetime.fromtimestamp(change.at, UTC):%H:%M:%S}: {change.differences}"
+        f"{utc(change.at):%H:%M:%S}: {change.differences}"
         for server, change in made
     ]
 
@@ -279,7 +278,7 @@ def since(finding: Finding) -> str:
     if finding.onset is None:
         return ""
     change = f" ({finding.onset.change})" if finding.onset.change else ""
-    return f"since {datetime.fromtimestamp(finding.onset.at, UTC):%H:%M:%SZ}{change}"
+    return f"since {utc(finding.onset.at):%H:%M:%SZ}{change}"
 
 
 def impact(finding: Finding) -> str:

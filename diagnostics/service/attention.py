@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
@@ -15,6 +15,7 @@ from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.tree import MaintenanceSettings
 from diagnostics.store.journal import MOST_ENTRIES, JournalAction, JournalEntry
+from diagnostics.units import utc
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def _within(planned: MaintenanceSettings, at: float) -> bool:
-    now = datetime.fromtimestamp(at, UTC)
+    now = utc(at)
     if planned.start is not None and planned.end is not None:
         return planned.start <= now < planned.end
     day, _, hours = planned.weekly.partition(" ")

@@ -9,6 +9,7 @@ from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, READY, UNAVAILABLE, UNLOADED_REASON, Happened
 from diagnostics.window.normalize import ModelKey
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
+from diagnostics.wire.json_body import decimal
 from diagnostics.wire.server import IndexEntry
 
 INDEX, REPOSITORY = "index", "repository"
@@ -79,7 +80,7 @@ def _failed(view: ModelView) -> float:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
+    return decimal(version) or 0
 
 
 _ATTEMPTS = (Happened.LOADED, Happened.RELOADED, Happened.LOAD_FAILED)

@@ -12,6 +12,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.wire.json_body import decimal
 
 # Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
 FEWEST_EXECUTIONS = 10
@@ -64,10 +65,10 @@ def _sides(view: ModelView, source: str) -> tuple[Sequence[CounterStep], Sequenc
 
 def _version_before(view: ModelView) -> str | None:
     """Return the highest version below this one that was seen; None when there is none or versions are no numbers."""
-    seen = {version for _, version in view.server.keys_of(view.model or "") if version.isdecimal()}
-    if view.version not in seen:
-        return None
-    return max((version for version in seen if int(version) < int(view.version or 0)), key=int, default=None)
+    served = [version for _, version in view.server.keys_of(view.model or "")]
+    seen = {number: version for version in served if (number := decimal(version)) is not None}
+    own = decimal(view.version)
+    return seen.get(max((number for number in seen if own is not None and number < own), default=-1))
 
 
 def _of_version(view: ModelView, version: str) -> ModelView:
@@ -196,7 +197,7 @@ VERSION_EXTRA_SECONDS = Signal(
 
 def _before(view: ModelView) -> Reading:
     found = compared(view)
-    if isinstance(found, Missing) or not found.before.isdecimal():
+    if isinstance(found, Missing) or decimal(found.before) is None:
         return Reading.of(0.0, Unit.COUNT, STATISTICS)
     return Reading.of(float(found.before), Unit.COUNT, found.source)
 

@@ -19,6 +19,7 @@ from diagnostics.window.points import LARGEST_RATE_PER_SECOND, Counter, CounterS
 from diagnostics.window.traces import NANOSECOND
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.window import ServerWindow, Window
+from diagnostics.wire.json_body import number
 
 Key = tuple[tuple[str, str], ...]
 
@@ -239,7 +240,7 @@ def _exported(server: ServerWindow, model: str) -> set[float]:
         for slot in layout.by_name.get(names.REQUEST_SUMMARY, ())
         if layout.series[slot].labels.get(names.MODEL) == model
     }
-    return {float(text) for text in texts if text.replace(".", "", 1).isdigit()}
+    return {quantile for text in texts if (quantile := number(text)) is not None}
 
 
 def _quantile(server: ServerWindow, model: str, version: str, quantile: float) -> dict[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.store import raw
+from diagnostics.units import time_text
 from diagnostics.window.rolling import SLACK, RollingWindow
 
 
@@ -37,7 +37,7 @@ def explain_at(
 def _left_out(past: raw.Past) -> Iterator[BlindSpot]:
     if past.since is not None:
         yield BlindSpot(
-            what=f"the time before {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(past.since))}",
+            what=f"the time before {time_text(past.since)}",
             why=f"more than {raw.MOST_BYTES >> 20} MiB were recorded in the time that was asked for",
             fix="ask for less with --since (`since` in the API)",
         )

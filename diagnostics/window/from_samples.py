@@ -21,6 +21,7 @@ from diagnostics.window.points import Numbers
 from diagnostics.wire import exported
 from diagnostics.wire.exposition import Series, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import sample_of
+from diagnostics.wire.json_body import decimal
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.prometheus_answer import SampledSeries
 from diagnostics.wire.records import BodyKind, Scrape
@@ -232,8 +233,10 @@ def statistics(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]
         name, labels = one.labels.get(NAME, ""), one.labels
         if name == exported.STATISTICS_READ:
             read_at.update(zip(one.times, one.values, strict=True))
-        elif name in (exported.BATCH_EXECUTIONS, exported.BATCH_SECONDS) and labels.get("batch_size", "").isdecimal():
-            key, size = (labels.get("model", ""), labels.get("version", "")), int(labels["batch_size"])
+        elif name in (exported.BATCH_EXECUTIONS, exported.BATCH_SECONDS):
+            key, size = (labels.get("model", ""), labels.get("version", "")), decimal(labels.get("batch_size"))
+            if size is None:
+                continue
             for at, value in zip(one.times, one.values, strict=True):
                 counts.setdefault(at, {}).setdefault(key, {}).setdefault(size, {})[name] = value
     newest = 0.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from diagnostics.units import utc
 from diagnostics.wire.log_wrappers import unwrapped
 from diagnostics.wire.redact import scrub
 
@@ -112,7 +113,7 @@ def _classic(line: str, near: float) -> tuple[float, str, bool] | None:
     if match is None:
         return None
     month, day, hour, minute, second, fraction, message = match.groups()
-    reference = datetime.fromtimestamp(near, UTC)
+    reference = utc(near)
     candidates = []
     for year in (reference.year - 1, reference.year, reference.year + 1):
         try:

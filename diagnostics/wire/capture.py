@@ -11,7 +11,7 @@ from diagnostics.errors import CaptureError, MalformedBody
 from diagnostics.wire.archive import Damage, files
 from diagnostics.wire.capture_layout import MANIFEST, scrape_at
 from diagnostics.wire.capture_writer import FORMAT, CaptureWriter
-from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, number
+from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, moment, number
 from diagnostics.wire.records import Scrape
 
 __all__ = ["Capture", "CaptureWriter", "Manifest", "open_capture"]
@@ -125,8 +125,8 @@ def _manifest(body: bytes, path: Path) -> Manifest:
         return Manifest(
             format=version,
             name=fields.text("name", path.name),
-            window_from=number(fields.raw("window_from")),
-            window_to=number(fields.raw("window_to")),
+            window_from=moment(fields.raw("window_from")),
+            window_to=moment(fields.raw("window_to")),
             scrape_interval=number(fields.raw("scrape_interval_s")),
             targets=_targets(fields.raw("targets")),
             trace_rate=number(fields.raw("trace_rate")),

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.failed_reads import LONGEST_REASON
-from diagnostics.wire.json_body import decode_object, number
+from diagnostics.wire.json_body import decode_object, moment
 from diagnostics.wire.records import BodyKind, Scrape
 
 MANIFEST = "capture.json"
@@ -136,7 +136,7 @@ def _stem_time(name: str) -> float | None:
 def _failed(body: bytes) -> Scrape | None:
     try:
         fields = decode_object(body, "the failed read")
-        kind, at = BodyKind(fields.text("kind")), number(fields.raw("t"))
+        kind, at = BodyKind(fields.text("kind")), moment(fields.raw("t"))
         server, name = fields.text("server"), fields.text("name")
         reason = fields.text("reason")[:LONGEST_REASON] or "unknown"
     except (MalformedBody, ValueError):

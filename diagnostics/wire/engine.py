@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.exposition import SeriesLayout, Snapshot
-from diagnostics.wire.json_body import JsonFields, decode, excerpt, number
+from diagnostics.wire.json_body import JsonFields, decimal, decode, excerpt, number
 from diagnostics.wire.servers.catalogue import kinds_of, serving_kind
 from diagnostics.wire.servers.kind import ServerKind
 
@@ -167,7 +167,9 @@ def _constants(kind: ServerKind, layout: SeriesLayout) -> Mapping[str, float]:
         if len(slots) == 1:
             stated = layout.series[slots[0]].labels
             found |= {
-                meaning: float(text) for label, meaning in meanings.items() if (text := stated.get(label, "")).isdigit()
+                meaning: float(value)
+                for label, meaning in meanings.items()
+                if (value := decimal(stated.get(label))) is not None
             }
     return found
 

@@ -12,7 +12,7 @@ from math import isfinite
 
 from diagnostics import names
 from diagnostics.wire.host import HostProcess, HostSample
-from diagnostics.wire.json_body import number
+from diagnostics.wire.json_body import decimal, number
 from diagnostics.wire.model_config import (
     INCOMPLETE,
     DynamicBatching,
@@ -177,7 +177,7 @@ def _position(group: tuple[Labels, float]) -> int:
 
 
 def _group(labels: Labels, count: float) -> InstanceGroup:
-    gpus = tuple(int(gpu) for gpu in _listed(labels.get("gpus")) if gpu.isdecimal())
+    gpus = tuple(found for gpu in _listed(labels.get("gpus")) if (found := decimal(gpu)) is not None)
     whole = int(count) if isfinite(count) else 1
     return InstanceGroup(kind=labels.get("kind") or names.KIND_AUTO, count=max(whole, 1), gpus=gpus)
 
@@ -303,8 +303,8 @@ def sample_of(at: float, readings: Sequence[Reading]) -> HostSample:
         name = labels.get("__name__", "")
         if name in _HOST_FIELDS:
             numbers[_HOST_FIELDS[name]] = value
-        elif name in _PROCESS_FIELDS and labels.get("pid", "").isdecimal():
-            key = int(labels["pid"]), labels.get("command", ""), labels.get("process_model", "")
+        elif name in _PROCESS_FIELDS and (pid := decimal(labels.get("pid"))) is not None:
+            key = pid, labels.get("command", ""), labels.get("process_model", "")
             processes.setdefault(key, {})[_PROCESS_FIELDS[name]] = value
     return HostSample(
         at=at,
@@ -339,4 +339,4 @@ def _process(pid: int, command: str, model: str, spent: Mapping[str, float]) -> 
 
 
 def _host_integer(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return int(value) if value is not None and isfinite(value) else None

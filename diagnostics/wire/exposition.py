@@ -15,7 +15,7 @@ from operator import ne
 from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.json_body import excerpt, measured
 
 # Possessive quantifiers: a hostile line costs time in proportion to its length, never more.
 _HEAD = re.compile(
@@ -273,7 +273,7 @@ def _plain_number(text: bytes) -> float:
     """Return the number; ValueError for what Python's float takes beyond the format's (`1_000`)."""
     if b"_" in text:
         raise ValueError(text)
-    return float(text)
+    return measured(text)
 
 
 def _note_type(comment: bytes, types: dict[str, str]) -> None:

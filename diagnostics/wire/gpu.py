@@ -13,7 +13,7 @@ from math import isfinite
 from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.exposition import ExpositionReader, Snapshot
-from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, number
+from diagnostics.wire.json_body import JsonFields, decimal, decode_object, excerpt, number
 
 NVML, DCGM, METRICS = "nvml", "dcgm", "metrics"
 PERCENT = 1e-2
@@ -280,14 +280,12 @@ def _divided(card: Card, position: int, values: Values, parts: Mapping[str, Valu
     if not parts:
         return gpu
     each = {part: _gpu_of_page(card, position, of_part) for part, of_part in sorted(parts.items())}
-    instances = tuple(
-        replace(one, mig=True, instance=int(part) if part.isdecimal() else None) for part, one in each.items()
-    )
+    instances = tuple(replace(one, mig=True, instance=decimal(part)) for part, one in each.items())
     return replace(gpu, mig=True, parts=instances)
 
 
 def _gpu_of_page(card: Card, position: int, values: Values) -> Gpu:
-    index, uuid = card
+    index, uuid = decimal(card[0]), card[1]
     used, free = _dcgm_bytes(values, names.DCGM_MEMORY_USED), _dcgm_bytes(values, names.DCGM_MEMORY_FREE)
     reserved, total = (
         _dcgm_bytes(values, names.DCGM_MEMORY_RESERVED) or 0.0,
@@ -296,7 +294,7 @@ def _gpu_of_page(card: Card, position: int, values: Values) -> Gpu:
     reasons = _plain(values, names.DCGM_CLOCK_REASONS)
     xid = _plain(values, names.DCGM_XID)
     return Gpu(
-        index=int(index) if index.isdecimal() else position,
+        index=position if index is None else index,
         uuid=uuid,
         source=DCGM,
         utilization=_share(values, names.DCGM_UTILIZATION),

@@ -9,14 +9,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from diagnostics.errors import MalformedBody
+from diagnostics.units import LATEST_SECOND
 
 LARGEST_INTEGER = 2**64
 """No wire format that is read here has wider integers; larger ones overflow the arithmetic that follows."""
+LARGEST_NUMBER = 1e30
+"""Counters end at 2^64, nanoseconds and bytes far below; the square of a larger number may be none (ours)."""
 MOST_VALUES = 2_000_000
 """Of one body: statistics of a thousand models with fifty batch sizes each have half as many; each costs 100 bytes."""
 # Longer than any 64-bit integer, shorter than where int() itself refuses.
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,400}\s*", re.ASCII)
 _LONGEST_INTEGER = 400
+_DIGITS = 18
 _ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _HALF = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 60
@@ -221,15 +225,39 @@ def _whole(value: object) -> int | None:
     return int(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else None
 
 
+def measured(text: bytes | str) -> float:
+    """Return the number that a text is; one that is larger than anything can be measured is infinite.
+
+    Raises:
+        ValueError: it is no number.
+
+    """
+    value = float(text)
+    if -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        return value
+    return value if math.isnan(value) else math.copysign(math.inf, value)
+
+
+def decimal(text: str | None) -> int | None:
+    """Return the number that a label or a name spells in up to 18 ASCII digits, which is any count; None for others."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+
+
 def number(value: object) -> float | None:
-    """Return a finite number, also one written as a string (`"42"`, `"  123 kB"` is not one), else None."""
+    """Return a number up to 1e30, also one written as a string (`"42"`, `"  123 kB"` is not one), else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         result = float(value)
     except (ValueError, OverflowError):
         return None
-    return result if math.isfinite(result) else None
+    return result if -LARGEST_NUMBER <= result <= LARGEST_NUMBER else None
+
+
+def moment(value: object) -> float | None:
+    """Return Unix seconds of a time that a calendar has; None for others."""
+    at = number(value)
+    return at if at is not None and 0 <= at <= LATEST_SECOND else None
 
 
 @lru_cache(maxsize=1024)  # the keys that this program asks for

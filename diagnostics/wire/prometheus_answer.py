@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import excerpt, in_utf8
+from diagnostics.wire.json_body import excerpt, in_utf8, measured
 
 PARTIAL = "a part of the store did not answer"
 _MOST_NAMED = 20
@@ -182,7 +182,7 @@ def _sampled(one: _Sampled, shared: dict[bytes, array[float]]) -> tuple[SampledS
     if not pairs:
         return ()
     times = array("d", [at for at, _ in pairs])
-    values = array("d", [float(text) for _, text in pairs])
+    values = array("d", [measured(text) for _, text in pairs])
     # All series of a scrape have its time.
     return (SampledSeries(labels=one.metric, times=shared.setdefault(times.tobytes(), times), values=values),)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -21,7 +20,7 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name, filled
 from diagnostics.gen.finding_alerts import SENDER, finding_alerts
 from diagnostics.render.phrases import end_to_end, predicted
-from diagnostics.units import Unit
+from diagnostics.units import Unit, utc
 from exporters.sinks.links import Links, harmless, harmless_lines
 
 PATH, SILENCES = "/api/v2/alerts", "/api/v2/silences"
@@ -201,4 +200,4 @@ def _rules() -> Mapping[str, Alert]:
 
 
 def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")

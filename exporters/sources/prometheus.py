@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +10,7 @@ from statistics import median
 from diagnostics import names
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import CollectError
+from diagnostics.units import time_text
 from diagnostics.window.from_samples import (
     INSTANCE,
     NAME,
@@ -257,4 +257,4 @@ def _some(listed: Sequence[str]) -> str:
 
 
 def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return time_text(at)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
+from diagnostics.units import utc
 from diagnostics.wire.prometheus_answer import MOST_SAMPLES, QueryResult, joined
 from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch, matcher
 
@@ -127,7 +128,7 @@ def among(label: str, values: Sequence[str]) -> str:
 
 
 def _named(part: SampleQuery) -> str:
-    span = f"{part.end - part.start:g} s up to {time.strftime('%H:%M:%SZ', time.gmtime(part.end))}"
+    span = f"{part.end - part.start:g} s up to {utc(part.end):%H:%M:%SZ}"
     if part.servers is None:
         return span
     more = f" and {len(part.servers) - _SHOWN} more" if len(part.servers) > _SHOWN else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -14,6 +14,7 @@ from diagnostics.slo.bins import NOTHING, BudgetCause, EventBin, Span, Tally, jo
 from diagnostics.slo.counting import Batch, from_averages, of_buckets
 from diagnostics.slo.report import missing, uncounted, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
+from diagnostics.wire.json_body import measured
 from diagnostics.wire.prometheus_answer import QueryResult
 from exporters.sources.prometheus_api import PrometheusApi, matcher
 
@@ -254,8 +255,11 @@ class StoredEvents:
     def _buckets(self, sli: Triton, window: str, end: float) -> dict[float, float]:
         selector = self.api.address.selector(*_matchers(sli))
         query = f"sum by (le) (increase({names.FIRST_RESPONSE}_bucket{selector}[{window}]))"
-        found = [one for one in self._ask(query, end).series if "le" in one.labels]
-        return {float(one.labels["le"]) * _MILLISECOND: one.values[-1] for one in found}
+        found: dict[float, float] = {}
+        for one in self._ask(query, end).series:
+            with suppress(ValueError):
+                found[measured(one.labels.get("le", "")) * _MILLISECOND] = one.values[-1]
+        return found
 
     def _triton(self, family: str, sli: Triton, window: str, end: float, *more: str) -> float | None:
         selector = self.api.address.selector(*_matchers(sli), *more)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from diagnostics.errors import MalformedBody
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.render.explanation.json import report
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.signal import Subject
+from diagnostics.units import time_text
 from diagnostics.window.window import window_of
+from diagnostics.wire.capture import open_capture
 from diagnostics.wire.capture_layout import scrape_at
+from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.json_body import decimal, number
 from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import parse_statistics
 from diagnostics.wire.spans import MARKS, first_marks
@@ -112,3 +120,50 @@ def test_a_clock_that_jumps_makes_no_bursts(name: str, seconds: float):
     middle = times[len(times) // 2]
     jumped = [replace(s, at=s.at + seconds, mono=s.mono + seconds) if s.at > middle else s for s in scrapes]
     assert "bursty-arrivals" not in {finding.check for finding in explanation_of(jumped).actionable}
+
+
+@pytest.mark.parametrize("text", ["1e308", "-1.7e308", "1e31", "9" * 400])
+def test_a_number_whose_square_is_none_is_infinite_on_a_page_and_of_a_store_and_no_other_number(text: str):
+    sign = -1 if text.startswith("-") else 1
+    (value,) = ExpositionReader().read(f"nv_energy_consumption {text}\n".encode()).values
+    body = f'{{"status":"success","data":{{"resultType":"scalar","result":[1,"{text}"]}}}}'
+    assert value == sign * math.inf
+    assert parse_answer(body.encode()).series[0].values[0] == sign * math.inf
+    assert number(text) is None
+    assert number("1e30") == 1e30
+
+
+@pytest.mark.parametrize(
+    "text", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT FOUR}", "9" * 5000, "-1", "", "1_0", " 1"]
+)
+def test_what_a_label_spells_is_a_count_only_in_few_plain_digits(text: str):
+    assert decimal(text) is None
+    assert decimal("0042") == 42
+
+
+@pytest.mark.parametrize("text", ["\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_a_version_or_card_that_spells_no_count_is_no_crash(text: str):
+    page = metrics_page({}, [f'vllm:cache_config_info{{num_gpu_blocks="{text}",block_size="{text}"}} 1'])
+    page += f'nv_inference_count{{model="m",version="{text}"}} 1\n'
+    page += f'nv_inference_request_summary_us{{model="m",version="1",quantile="{text}"}} 1\n'
+    scrapes = [Scrape(server="s", kind=BodyKind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
+    cards = f'DCGM_FI_DEV_GPU_UTIL{{gpu="{text}",UUID="u",GPU_I_ID="{text}"}} 7\n'.encode()
+    scrapes += [Scrape(server="", kind=BodyKind.DCGM, at=at, mono=at, body=cards) for at in (1.0, 3.0)]
+    assert json.dumps(report(explanation_of(scrapes)), allow_nan=False)
+
+
+@pytest.mark.parametrize("at", [1e12, 1e18, 1e300, -1e9, "1e18", "NaN", [1]])
+def test_a_recording_of_a_time_that_no_calendar_has_has_none(at: object, tmp_path: Path):
+    stated = {"format": 1, "window_from": at, "window_to": at}
+    (tmp_path / "capture.json").write_text(json.dumps(stated))
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/server.log").write_text("I0101 00:00:00.000000 1 model.cc:1] successfully loaded 'm' version 1\n")
+    capture = open_capture(tmp_path)
+    assert (capture.manifest.window_from, capture.manifest.window_to) == (None, None)
+    assert json.dumps(report(explanation_of(list(capture.scrapes()))), allow_nan=False)
+
+
+@pytest.mark.parametrize(("at", "text"), [(1e18, "9999-12-31T23:59:59Z"), (-1e300, "1970-01-01T00:00:00Z")])
+def test_a_time_is_shown_by_some_calendar(at: float, text: str):
+    assert time_text(at) == text
+    assert time_text(math.nan) == "1970-01-01T00:00:00Z"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -201,7 +202,7 @@ LABELS = st.dictionaries(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=12),
     max_size=4,
 )
-VALUES = st.floats(allow_nan=False) | st.integers(0, 2**64).map(float)
+VALUES = st.floats(-1e30, 1e30) | st.sampled_from([inf, -inf]) | st.integers(0, 2**64).map(float)
 
 
 def escaped(text: str) -> str:

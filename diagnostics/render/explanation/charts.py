@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import MOST_SAMPLES, Sample, instants, series
@@ -14,7 +13,7 @@ from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Signal, Subject
 from diagnostics.signals.triton import PENDING, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS, REQUESTS
-from diagnostics.units import Unit
+from diagnostics.units import Unit, utc
 
 # The drawing area of a chart, in its own units: room for the axis' end above, for times below.
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 360.0, 2.0, 358.0, 18.0, 96.0, 116.0
@@ -104,7 +103,7 @@ def _work(evidence: Evidence, on: Subject) -> tuple[str, str, Signal, Subject]:
 
 def clock(at: float) -> str:
     """Return the time of day in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+    return utc(at).strftime("%H:%M:%S")
 
 
 def _marks(evidence: Evidence, on: Subject, at: Sequence[float], onset: float | None) -> tuple[Mark, ...]:

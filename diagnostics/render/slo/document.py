@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.document import Block, Document, Headline, Point, Points
@@ -11,7 +10,7 @@ from diagnostics.slo.burn import BudgetForecast
 from diagnostics.slo.counting import AVERAGES
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo
-from diagnostics.units import Unit, span
+from diagnostics.units import Unit, span, time_text
 
 _SMALLEST = 0.01
 
@@ -171,12 +170,10 @@ def incident_lines(one: Spent) -> Iterator[str]:
     """Yield a line per incident of a cause."""
     for found in one.incidents:
         # Whether it lasts, only a service that goes on knows.
-        until = f" until {_time(found.closed)}" if found.closed is not None else f", last seen {_time(found.seen)}"
-        yield f"incident {found.id[:12]}, since {_time(found.onset)}{until}: {found.summary}"
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        until = (
+            f" until {time_text(found.closed)}" if found.closed is not None else f", last seen {time_text(found.seen)}"
+        )
+        yield f"incident {found.id[:12]}, since {time_text(found.onset)}{until}: {found.summary}"
 
 
 def slo_document(reports: Sequence[SloReport]) -> Document:

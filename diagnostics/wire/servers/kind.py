@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from diagnostics import names
 from diagnostics.wire.exposition import SeriesLayout
+from diagnostics.wire.json_body import decimal
 
 # A status from here on is the server's failure; below, it is the caller's request that was wrong.
 _SERVER_ERROR = 500
@@ -122,7 +123,7 @@ class ServerKind:
 
     def is_failure(self, value: str) -> bool:
         """Return whether a value of the label in `errors` means a failure of the server; a caller's mistake is none."""
-        return value in self.failed or (value.isdecimal() and int(value) >= _SERVER_ERROR)
+        return value in self.failed or (decimal(value) or 0) >= _SERVER_ERROR
 
     def shown_on(self, layout: SeriesLayout) -> bool:
         """Return whether a page is of this kind."""

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib import resources
 from urllib.parse import quote
@@ -21,7 +20,7 @@ from diagnostics.render.html_page import asset, environment
 from diagnostics.render.plain import clean
 from diagnostics.render.slo import document
 from diagnostics.service.http.page.standing import is_down, reason, roots, since
-from diagnostics.units import Unit, span
+from diagnostics.units import Unit, span, utc
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 # Own files, those of the report, and those of others in `static/vendor`, as its NOTICE tells.
@@ -150,19 +149,11 @@ def _printable(value: object) -> object:
 
 def _moment(at: float) -> str:
     """Return Unix seconds as a person reads them: `Nov 28 03:12:40Z`."""
-    return f"{_utc(at):%b %d %H:%M:%S}Z"
+    return f"{utc(at):%b %d %H:%M:%S}Z"
 
 
 def _machine(at: float) -> str:
-    return f"{_utc(at):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _utc(at: float) -> datetime:
-    """Return a time; one that no calendar holds is its beginning."""
-    try:
-        return datetime.fromtimestamp(at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
+    return f"{utc(at):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _plural(count: int, word: str) -> str:
