@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.instances import Computing, Ended, Execution
-from diagnostics.tuning.simulation.visits import InnerVisit, SimulatedVisit, StepNode
+from diagnostics.tuning.simulation.visits import InnerVisit, RequestVisit, StepNode
 
 
 class Calling:
@@ -25,7 +25,7 @@ class Calling:
         self._computing.run(now, execution, lambda time, _: self._call(time, execution, left, ended))
 
     def _call(
-        self, now: float, execution: Execution, left: Iterator[tuple[StepNode, SimulatedVisit]], ended: Ended
+        self, now: float, execution: Execution, left: Iterator[tuple[StepNode, RequestVisit]], ended: Ended
     ) -> None:
         following = next(left, None)
         if following is None:
@@ -41,9 +41,10 @@ class Calling:
         stage.begin(now, InnerVisit(caller, stage, returned))
 
 
-def _calls(execution: Execution) -> Iterator[tuple[StepNode, SimulatedVisit]]:
+def _calls(execution: Execution) -> Iterator[tuple[StepNode, RequestVisit]]:
     """Yield the stages to be called and the visits that call them; a request that has failed makes no more calls."""
     for visit in execution.visits:
+        assert isinstance(visit, RequestVisit)
         for stage in visit.stage.calls:
             if not visit.request.failed:
                 yield stage, visit

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count, islice, takewhile
 from typing import Any
 
 from diagnostics.errors import DiagError
@@ -44,6 +44,25 @@ class EventQueue:
         """Plan `call(time, about)`."""
         heappush(self.events, (time, self.order(), call, about))
 
+    def run_beside(self, times: Iterable[float], abouts: Iterable[Any], call: Call) -> None:
+        """Let `call` happen at ascending times, each with what it is about, and all else that is due before the end.
+
+        Raises:
+            Endless: more than `MOST_EVENTS` of the latter happened.
+
+        """
+        events, end = self.events, self.end
+        left = MOST_EVENTS
+        for due, matter in chain(zip(times, abouts, strict=True), ((end, None),)):
+            while events and events[0][0] < due and left:
+                time, _, planned, about = heappop(events)
+                planned(time, about)
+                left -= 1
+            if due < end:
+                call(due, matter)
+        if not left:
+            raise _endless(end)
+
     def run(self) -> None:
         """Let everything happen that is due before the end.
 
@@ -61,7 +80,34 @@ class EventQueue:
             call(time, about)
             if len(events) > MOST_EVENTS:
                 break
-        raise Endless(
-            f"{end:.3g} simulated seconds take more than {MOST_EVENTS} events",
-            hint="simulate less time, a lower rate, or fewer clients or instances",
-        )
+        raise _endless(end)
+
+
+def check_events(count: int, end: float) -> None:
+    """Refuse what takes so many events until the end, in seconds, where these are too many.
+
+    Raises:
+        Endless: they are more than `MOST_EVENTS`.
+
+    """
+    if count > MOST_EVENTS:
+        raise _endless(end)
+
+
+def no_more_than(times: Iterable[float], end: float) -> Sequence[float]:
+    """Return ascending times until the end.
+
+    Raises:
+        Endless: they are more than `MOST_EVENTS`.
+
+    """
+    found = list(islice(takewhile(lambda time: time < end, times), MOST_EVENTS + 1))
+    check_events(len(found), end)
+    return found
+
+
+def _endless(end: float) -> Endless:
+    return Endless(
+        f"{end:.3g} simulated seconds take more than {MOST_EVENTS} events",
+        hint="simulate less time, a lower rate, or fewer clients or instances",
+    )

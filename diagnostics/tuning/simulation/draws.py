@@ -6,7 +6,7 @@ leaves the others' numbers alone (common random numbers: differences between two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import sqrt
 from random import Random
@@ -34,6 +34,15 @@ def durations(model: Model, rng: Random) -> Callable[[int], float]:
     if factor is None:
         return times
     return lambda size: times(size) * factor()
+
+
+def seconds_of(model: Model, items: Sequence[int], rng: Random) -> Sequence[float]:
+    """Return the seconds of an execution of each of these items, as `durations` gives them one by one."""
+    means = {size: model.service.time(size) for size in set(items)}
+    factor = factors(model.service_scv, rng)
+    if factor is None:
+        return [means[size] for size in items]
+    return [means[size] * factor() for size in items]
 
 
 def factors(scv: float, rng: Random) -> Callable[[], float] | None:

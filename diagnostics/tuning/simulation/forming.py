@@ -166,7 +166,7 @@ def is_plain(batcher: DynamicBatcher) -> bool:
 
 # The core waits in whole microseconds: less is no wait.
 TICK = 1e-6
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 
 class Formed:
@@ -230,7 +230,7 @@ class Forming:
             self._form_one(now, waiting, formed)
             return formed
         pending = self._look(now, payload, waiting, formed)
-        exceeded = self._delay > 0 and now - pending.oldest >= self._delay - _ROUNDING
+        exceeded = self._delay > 0 and now - pending.oldest >= self._delay - ROUNDING
         if pending.best_items and not exceeded:
             formed.full = formed.full or self._delay == 0
             formed.count = pending.best_count
@@ -247,7 +247,7 @@ class Forming:
         """Decide on one request and an empty payload, of which most decisions are, as for several."""
         visit = waiting.first
         wait = self._delay - (now - visit.joined)
-        if visit.items in self._sizes and not (self._delay > 0 and wait <= _ROUNDING):
+        if visit.items in self._sizes and not (self._delay > 0 and wait <= ROUNDING):
             formed.count, formed.full = 1, self._delay == 0
         elif visit.items >= self._most_preferred or wait < TICK:
             formed.count, formed.full = 1, visit.items >= self._most_preferred

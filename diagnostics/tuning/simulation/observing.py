@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import sub
 
 from diagnostics.tuning.simulation.clock import EventQueue
 
@@ -79,9 +79,6 @@ class SimulationResult:
     models: Mapping[str, ModelOutcome]
     entries: Mapping[str, EntryOutcome]
     stable: bool
-
-
-_JOINED, _BEGUN, _ITEMS = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 class Population:
@@ -195,7 +192,9 @@ class ModelLog:
 
     def outcome(self) -> ModelOutcome:
         if self.passages:
-            self._settle()
+            joined, begun, ended, items = zip(*self.passages, strict=True)
+            self.passed(joined, begun, ended)
+            self.ran(begun, ended, items)
         return ModelOutcome(
             waits=self.waits,
             service=self.service,
@@ -207,28 +206,45 @@ class ModelLog:
             refused=self.refused,
         )
 
-    def _settle(self) -> None:
-        """Note the passages, which are in order of `joined` and of `begun`: first come, first served."""
-        begin, end, passages = self._begin, self._end, self.passages
-        first, last = (bisect_left(passages, edge, key=_BEGUN) for edge in (begin, end))
-        seen = passages[first:last]
-        waits = [begun - joined for joined, begun, _, _ in seen]
-        service = [ended - begun for _, begun, ended, _ in seen]
+    def passed(self, joined: Sequence[float], begun: Sequence[float], ended: Sequence[float]) -> None:
+        """Note when requests joined, and their executions began and ended; the first two are ascending."""
+        begin, end = self._begin, self._end
+        first, last = bisect_left(begun, begin), bisect_left(begun, end)
+        waits = list(map(sub, begun[first:last], joined[first:last]))
         self.waits += waits
-        self.service += service
-        self.executions += len(seen)
-        self.items += sum(map(_ITEMS, seen))
-        earlier = bisect_left(passages, begin, key=_JOINED)
-        self.arrived += len(passages) - earlier
+        self.service += map(sub, ended[first:last], begun[first:last])
+        earlier = bisect_left(joined, begin)
+        self.arrived += len(joined) - earlier
         # All of what is between the edges, less what lies before them and with what reaches in from outside.
-        before = sum(begin - joined for joined, _, _, _ in passages[first : min(earlier, last)])
-        after = sum(end - max(joined, begin) for joined, _, _, _ in passages[last:])
+        before = sum(begin - one for one in joined[first : min(earlier, last)])
+        after = sum(end - max(one, begin) for one in joined[last:])
         self.waiting.add(sum(waits) - before + after)
-        over = sum(freed - end for _, _, ended, _ in seen if (freed := ended + self.gap) > end)
-        into = sum(
-            min(freed, end) - begin for _, _, ended, _ in passages[:first] if (freed := ended + self.gap) > begin
-        )
-        self.running.add(sum(service) + len(seen) * self.gap - over + into)
+
+    def ran(self, begun: Sequence[float], ended: Sequence[float], items: Sequence[int]) -> None:
+        """Note executions, of which each holds an instance until `gap` after its end, in the order of their begin."""
+        begin, end, gap = self._begin, self._end, self.gap
+        first, last = bisect_left(begun, begin), bisect_left(begun, end)
+        self.executions += last - first
+        self.items += sum(items[first:last])
+        seen = ended[first:last]
+        over = sum([one + gap - end for one in seen if one + gap > end])
+        into = sum([min(one + gap, end) - begin for one in ended[:first] if one + gap > begin])
+        self.running.add(sum(map(sub, seen, begun[first:last])) + len(seen) * gap - over + into)
+
+
+class Gone:
+    """Requests that are no longer inside: when each had arrived, and when it went, which is ascending."""
+
+    __slots__ = ("at", "came")
+
+    def __init__(self) -> None:
+        self.came: list[float] = []
+        self.at: list[float] = []
+
+    def note(self, came: Iterable[float], at: Iterable[float]) -> None:
+        """Note several, in the order in which they go."""
+        self.came += came
+        self.at += at
 
 
 class EntryLog:
@@ -236,8 +252,8 @@ class EntryLog:
 
     Attributes:
         came: when each arrived.
-        left: when each that was answered arrived, and was answered.
-        lost: when each that failed arrived, and failed.
+        left: those that were answered.
+        lost: those that failed.
         seen: how many were inside at each look.
 
     """
@@ -247,29 +263,43 @@ class EntryLog:
     def __init__(self, clock: EventQueue) -> None:
         self._begin, self._end = clock.begin, clock.end
         self.came: list[float] = []
-        self.left: list[tuple[float, float]] = []
-        self.lost: list[tuple[float, float]] = []
+        self.left = Gone()
+        self.lost = Gone()
         self.seen: list[int] = []
 
     def look(self, _now: float, _: object) -> None:
         """Note how many are inside."""
-        self.seen.append(len(self.came) - len(self.left) - len(self.lost))
+        self.seen.append(len(self.came) - len(self.left.at) - len(self.lost.at))
+
+    def looks(self, number: int) -> Sequence[float]:
+        """Return so many moments in seconds, at equal distances within the observed time."""
+        return [self._begin + (self._end - self._begin) * (look + 0.5) / number for look in range(number)]
+
+    def look_back(self, number: int) -> None:
+        """Note how many were inside at so many moments, of a run that is over."""
+        for moment in self.looks(number):
+            came, left, lost = (bisect_left(times, moment) for times in (self.came, self.left.at, self.lost.at))
+            self.seen.append(came - left - lost)
 
     @property
     def arrived(self) -> int:
         """Return how many arrived in the observed time."""
-        return sum(came >= self._begin for came in self.came)
+        return len(self.came) - bisect_left(self.came, self._begin)
 
     def outcome(self) -> EntryOutcome:
-        begin, end = self._begin, self._end
+        begin, left = self._begin, self.left
         # Since each came until the end, less what is after each left.
-        inside = sum([end - (came if came > begin else begin) for came in self.came])
-        for gone in (self.left, self.lost):
-            inside -= sum([end - (left if left > begin else begin) for _, left in gone])
+        inside = self._until_end(self.came) - self._until_end(left.at) - self._until_end(self.lost.at)
         return EntryOutcome(
-            latencies=[left - came for came, left in self.left if came >= begin],
+            latencies=[gone - came for came, gone in zip(left.came, left.at, strict=True) if came >= begin],
             arrived=self.arrived,
-            failed=sum(came >= begin for came, _ in self.lost),
-            answered=sum(left >= begin for _, left in self.left),
-            in_system=inside / (end - begin),
+            failed=sum(came >= begin for came in self.lost.came),
+            answered=len(left.at) - bisect_left(left.at, begin),
+            in_system=inside / (self._end - begin),
         )
+
+    def _until_end(self, times: Sequence[float]) -> float:
+        """Return the observed seconds that follow on each of these ascending times."""
+        begin, end = self._begin, self._end
+        before = bisect_left(times, begin)
+        return before * (end - begin) + sum([end - time for time in times[before:]])

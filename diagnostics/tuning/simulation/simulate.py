@@ -1,23 +1,21 @@
-"""Who sends requests, and when."""
+"""Runs of a scenario, and who sends its requests when."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from random import Random
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.simulation.calling import Calling
 from diagnostics.tuning.simulation.clock import EventQueue
-from diagnostics.tuning.simulation.draws import arrivals, durations, stream
-from diagnostics.tuning.simulation.engine import InFlight
-from diagnostics.tuning.simulation.instances import Alone, Computing, Instances, Limited, Overlapping, RateLimiter
+from diagnostics.tuning.simulation.draws import arrivals, stream
+from diagnostics.tuning.simulation.feed_forward import by_stages, in_order
+from diagnostics.tuning.simulation.instances import RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog, SimulationResult
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
-from diagnostics.tuning.simulation.schedulers import Batcher, Queued, Unbatched
-from diagnostics.tuning.simulation.sharing import ProcessorSharing, SharedComputing
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
+from diagnostics.tuning.simulation.sharing import ProcessorSharing
 from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
-from diagnostics.tuning.simulation.visits import Flow, Station
+from diagnostics.tuning.simulation.stations import Surroundings, station
+from diagnostics.tuning.simulation.visits import Flow
 
 # A client that is refused learns it after a round trip at the soonest: without one, a closed loop at a full queue
 # would ask without end at one instant. 1 ms is what a request and its refusal take over HTTP in one data centre.
@@ -71,22 +69,6 @@ class _Client:
         self._clock.at(now + (max(think, _REFUSAL) if failed else think), self.send, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What the models of a run have in common."""
-
-    clock: EventQueue
-    seed: int
-    sharing: ProcessorSharing
-    limiter: RateLimiter
-    callers: Collection[str]
-
-    def computing(self, model: Model) -> Computing:
-        """Return what a model's executions compute on."""
-        computing = self.sharing.computing(model.demand)
-        return Calling(self.clock, computing) if model.name in self.callers else computing
-
-
 def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> SimulationResult:
     """Run a scenario from empty queues for the warm-up and then `seconds`, and return what happened in the latter.
 
@@ -94,6 +76,9 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     arrivals and the same luck elsewhere. What is still inside at the end is in no latency. `stable` is False where
     open-loop traffic asks for more than a model or a resource can do and no queue policy sheds it, and where the
     requests inside kept growing (`stability.grew`).
+
+    Models that need not wait for one another are simulated one after the other, each with all of its arrivals
+    (`feed_forward.in_order` says which); all others together, event by event.
 
     Raises:
         UsageError: `seconds` is not positive, or a step or traffic names what the scenario does not hold.
@@ -103,17 +88,13 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     _check(scenario, seconds)
     end = warmup_seconds + seconds
     clock = EventQueue(warmup_seconds, end)
-    run = _Run(
-        clock=clock,
-        seed=seed,
-        sharing=ProcessorSharing(clock, scenario.resources),
-        limiter=RateLimiter(scenario.rate_limits),
-        callers=scenario.calls,
-    )
     models = {model.name: ModelLog(clock, 1 if model.engine else model.instances) for model in scenario.models}
     entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
-    _start(run, scenario, models, entries)
-    clock.run()
+    order = in_order(scenario)
+    if order is None:
+        _by_events(scenario, clock, seed, models, entries)
+    else:
+        by_stages(scenario, order, clock, seed, models, entries)
     return SimulationResult(
         seconds=seconds,
         models={name: log.outcome() for name, log in models.items()},
@@ -132,35 +113,26 @@ def _check(scenario: Scenario, seconds: float) -> None:
         raise UsageError(f"the scenario lacks {', '.join(sorted(unknown))}", hint="add it to its models or entries")
 
 
-def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: dict[str, EntryLog]) -> None:
-    clock = run.clock
-    stations = {model.name: _station(run, model, models[model.name]) for model in scenario.models}
-    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name], run.seed) for entry in scenario.entries}
+def _by_events(
+    scenario: Scenario,
+    clock: EventQueue,
+    seed: int,
+    models: Mapping[str, ModelLog],
+    entries: Mapping[str, EntryLog],
+) -> None:
+    """Let all models of a scenario run together, one event after the other."""
+    run = Surroundings(
+        clock=clock,
+        seed=seed,
+        sharing=ProcessorSharing(clock, scenario.resources),
+        limiter=RateLimiter(scenario.rate_limits),
+        callers=scenario.calls,
+    )
+    stations = {model.name: station(run, model, models[model.name]) for model in scenario.models}
+    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name], seed) for entry in scenario.entries}
     for position, traffic in enumerate(scenario.traffic):
-        start(clock, traffic, flows[traffic.entry], stream(run.seed, f"traffic {position}"))
+        start(clock, traffic, flows[traffic.entry], stream(seed, f"traffic {position}"))
     for log in entries.values():
-        for look in range(LOOKS):
-            clock.at(clock.begin + (clock.end - clock.begin) * (look + 0.5) / LOOKS, log.look, None)
-
-
-def _station(run: _Run, model: Model, log: ModelLog) -> Station:
-    rng = stream(run.seed, f"service {model.name}")
-    computing = run.computing(model)
-    if model.engine:
-        shared = computing if isinstance(computing, SharedComputing) else None
-        return InFlight(run.clock, log, model.engine, rng, shared)
-    seconds = durations(model, rng)
-    limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
-    limiter = run.limiter if limited else None
-    kind = Overlapping if model.in_flight > 1 else Instances
-    if model.batcher:
-        batcher = Batcher(run.clock, log, model, stream(run.seed, f"race {model.name}"), limiter, limited)
-        batcher.instances = kind(run.clock, log, model, seconds, computing, batcher.freed)
-        if batcher.ordering:
-            batcher.instances.respond = batcher.ordering.respond
-        return batcher
-    if limited or model.in_flight > 1 or not isinstance(computing, Alone):
-        queued = Queued(run.clock, log, model, limiter, limited)
-        queued.instances = kind(run.clock, log, model, seconds, computing, queued.freed)
-        return queued
-    return Unbatched(run.clock, log, model, seconds)
+        for moment in log.looks(LOOKS):
+            clock.at(moment, log.look, None)
+    clock.run()

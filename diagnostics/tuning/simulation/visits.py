@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from diagnostics.tuning.simulation.clock import Call, EventQueue
 from diagnostics.tuning.simulation.draws import factors, stream
@@ -33,10 +33,38 @@ class Request:
         self.answered = answered
 
 
-class SimulatedVisit:
-    """A request at one of its stages; `joined` is when its queue time began."""
+class Stage(Protocol):
+    """Where a visit is made.
 
-    __slots__ = ("items", "joined", "priority", "request", "stage")
+    Attributes:
+        done: to be called with the time and a visit whose execution ended.
+
+    """
+
+    done: Call
+
+    def refuse(self, now: float, visit: Any) -> None:
+        """Be told that a queue policy turned a visit away."""
+
+
+class SimulatedVisit:
+    """A visit to a model; `joined` is when its queue time began."""
+
+    __slots__ = ("items", "joined", "priority", "stage")
+
+    def __init__(self, stage: Stage, items: int, priority: int) -> None:
+        self.stage = stage
+        self.items = items
+        self.priority = priority
+        self.joined = 0.0
+
+
+class RequestVisit(SimulatedVisit):
+    """A request at one of its stages."""
+
+    __slots__ = ("request",)
+
+    stage: StepNode
 
     def __init__(self, request: Request, stage: StepNode, items: int, priority: int) -> None:
         self.request = request
@@ -81,7 +109,7 @@ class StepNode:
         elif not self.followers[0].gap:
             self.done = _passing(self.followers[0])
 
-    def begin(self, now: float, visit: SimulatedVisit) -> None:
+    def begin(self, now: float, visit: RequestVisit) -> None:
         """Let a request come to this stage, after its gap."""
         visit.stage = self
         if self.gap > 0:
@@ -89,18 +117,18 @@ class StepNode:
         else:
             self._join(now, visit)
 
-    def _join(self, now: float, visit: SimulatedVisit) -> None:
+    def _join(self, now: float, visit: RequestVisit) -> None:
         visit.joined = now
         self.join(now, visit)
 
-    def _done(self, now: float, visit: SimulatedVisit) -> None:
+    def _done(self, now: float, visit: RequestVisit) -> None:
         tail = self._step.tail_seconds
         if tail > 0:
             self._clock.at(now + (tail * self._vary() if self._vary else tail), self._ended, visit)
         else:
             self._ended(now, visit)
 
-    def _ended(self, now: float, visit: SimulatedVisit) -> None:
+    def _ended(self, now: float, visit: RequestVisit) -> None:
         request = visit.request
         if request.failed:
             return
@@ -111,19 +139,19 @@ class StepNode:
                 request.awaited[follower._position] -= 1
                 if request.awaited[follower._position]:
                     continue
-            follower.begin(now, SimulatedVisit(request, follower, visit.items, visit.priority))
+            follower.begin(now, RequestVisit(request, follower, visit.items, visit.priority))
 
-    def refuse(self, now: float, visit: SimulatedVisit) -> None:
+    def refuse(self, now: float, visit: RequestVisit) -> None:
         """Be told that a queue policy turned the request away: the whole request fails."""
         self._flow.fail(now, visit.request)
 
 
-class InnerVisit(SimulatedVisit):
+class InnerVisit(RequestVisit):
     """A call from inside an execution; `returned` is called when it was answered or turned away."""
 
     __slots__ = ("returned",)
 
-    def __init__(self, caller: SimulatedVisit, stage: StepNode, returned: Callable[[float], None]) -> None:
+    def __init__(self, caller: RequestVisit, stage: StepNode, returned: Callable[[float], None]) -> None:
         super().__init__(caller.request, stage, caller.items, caller.priority)
         self.returned = returned
 
@@ -136,11 +164,11 @@ class InnerStage(StepNode):
     def link(self) -> None:
         """Leave the way as it is: it leads back to the caller."""
 
-    def _ended(self, now: float, visit: SimulatedVisit) -> None:
+    def _ended(self, now: float, visit: RequestVisit) -> None:
         assert isinstance(visit, InnerVisit)
         visit.returned(now)
 
-    def refuse(self, now: float, visit: SimulatedVisit) -> None:
+    def refuse(self, now: float, visit: RequestVisit) -> None:
         """Be told that a call was turned away: the request fails, and its caller is released."""
         super().refuse(now, visit)
         self._ended(now, visit)
@@ -150,7 +178,7 @@ def _passing(follower: StepNode) -> Call:
     """Return what lets a request come to the stage at once."""
     join = follower.join
 
-    def passed(now: float, visit: SimulatedVisit) -> None:
+    def passed(now: float, visit: RequestVisit) -> None:
         visit.stage = follower
         visit.joined = now
         join(now, visit)
@@ -185,7 +213,7 @@ class Flow:
         self, clock: EventQueue, entry: EntryGraph, stations: Mapping[str, Station], log: EntryLog, seed: int
     ) -> None:
         self.entry = entry
-        self._came, self._left, self._lost = log.came.append, log.left.append, log.lost.append
+        self._came, self._left, self._lost = log.came.append, log.left, log.lost
         stages = [_stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
         outer = [stage for stage, step in zip(stages, entry.steps, strict=True) if step.caller is None]
         for stage, step in zip(stages, entry.steps, strict=True):
@@ -208,14 +236,15 @@ class Flow:
         self._came(now)
         request = Request(now, [] if self.plain else self._needs.copy(), self._ends, answered)
         for stage in self._first:
-            stage.begin(now, SimulatedVisit(request, stage, items, priority))
+            stage.begin(now, RequestVisit(request, stage, items, priority))
 
-    def over(self, now: float, visit: SimulatedVisit) -> None:
+    def over(self, now: float, visit: RequestVisit) -> None:
         """Be told that a visit reached one of the graph's ends."""
         request = visit.request
         request.open_ends -= 1
         if request.open_ends == 0:
-            self._left((request.arrived, now))
+            self._left.came.append(request.arrived)
+            self._left.at.append(now)
             if request.answered:
                 request.answered(now, False)
 
@@ -224,6 +253,7 @@ class Flow:
         if request.failed:
             return
         request.failed = True
-        self._lost((request.arrived, now))
+        self._lost.came.append(request.arrived)
+        self._lost.at.append(now)
         if request.answered:
             request.answered(now, True)

@@ -1,0 +1,236 @@
+"""Stages of which all arrivals are known: when each execution begins follows from those before it, without events.
+
+What they say is what the event-driven schedulers do (`schedulers`), which a test holds them to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
+from itertools import accumulate
+from math import inf
+from operator import add
+
+from diagnostics.tuning.simulation.draws import durations, seconds_of, stream
+from diagnostics.tuning.simulation.forming import ROUNDING, TICK, is_plain
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model
+from diagnostics.tuning.simulation.schedulers import LONGEST_SLEEP, prefetches
+
+
+@dataclass(slots=True)
+class Executed:
+    """What became of the requests that joined a queue, in their order.
+
+    Attributes:
+        begun: seconds at which the execution of each began.
+        ended: seconds at which it ended.
+        answered: seconds at which its response left.
+        sizes: the requests of each execution, which are the next ones; empty where each is executed alone.
+
+    """
+
+    begun: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+    answered: Sequence[float] = ()
+    sizes: list[int] = field(default_factory=list)
+
+
+def executed(model: Model, joined: Sequence[float], items: Sequence[int], seed: int) -> Executed | None:
+    """Return what a model does with requests that join at ascending seconds; None where only events can tell.
+
+    It needs executions that nothing slows, one at a time on an instance, in the order of arrival.
+    """
+    if model.engine or model.in_flight > 1:
+        return None
+    rng = stream(seed, f"service {model.name}")
+    if model.batcher is None:
+        return _first_come(model, joined, seconds_of(model, items, rng))
+    batcher, most = model.batcher, max(model.max_batch, 1)
+    plain = is_plain(batcher) and prefetches(batcher) and set(batcher.preferred) <= {most}
+    if not plain or set(items) - {1} or 0 < batcher.delay_seconds < TICK:
+        return None
+    lanes = _Lanes(model, durations(model, rng))
+    races = stream(seed, f"race {model.name}").random
+    waits = batcher.delay_seconds > 0 and most > 1  # a batch of one is full
+    batched = _Windows(batcher, most, joined, lanes, races).executed() if waits else _bulks(joined, most, lanes)
+    if batched is not None:
+        batched.answered = list(accumulate(batched.ended, max)) if batcher.preserve_ordering else batched.ended
+    return batched
+
+
+def _first_come(model: Model, joined: Sequence[float], seconds: Sequence[float]) -> Executed:
+    """Give each request to the instance that is free first (Kiefer and Wolfowitz 1955)."""
+    gap, start, begun = model.service.dispatch_gap, model.start_seconds, list[float]()
+    begin = begun.append
+    comes = [came + start for came in joined] if start > 0 else joined
+    if model.instances == 1:
+        now = 0.0  # at first when the instance is free
+        for came, work in zip(comes, seconds, strict=True):
+            if now < came:
+                now = came
+            begin(now)
+            now = now + work + gap
+    else:
+        free = [0.0] * model.instances
+        for came, work in zip(comes, seconds, strict=True):
+            now = free[0]
+            if now < came:
+                now = came
+            begin(now)
+            heapreplace(free, now + work + gap)
+    ended = list(map(add, begun, seconds))
+    return Executed(begun, ended, ended)
+
+
+# How an instance came to a payload: at once, a while after it was idle, or as it had ended its last execution.
+_AT_ONCE, _ROUSED, _FREED = range(3)
+
+
+class _Lanes:
+    """Instances that take payloads in turn.
+
+    Attributes:
+        seconds: gives the seconds of an execution by its requests.
+        gap: seconds that an execution holds its instance after its end.
+        start: seconds that an idle instance takes to begin.
+        found: what they executed.
+        idle: those that wait for a payload.
+        taking: when each of the others would take one next, and how it comes to it (a heap).
+
+    """
+
+    __slots__ = ("found", "gap", "idle", "seconds", "start", "taking")
+
+    def __init__(self, model: Model, seconds: Callable[[int], float]) -> None:
+        self.gap, self.seconds, self.start = model.service.dispatch_gap, seconds, model.start_seconds
+        self.idle = model.instances
+        self.taking: list[tuple[float, int]] = []
+        self.found = Executed()
+
+    def take(self, handed: float) -> tuple[float, int]:
+        """Return when an instance takes a payload that is handed over then, and how it came to it."""
+        taking = self.taking
+        while taking and taking[0][0] <= handed:
+            heappop(taking)
+            self.idle += 1
+        if self.idle:
+            self.idle -= 1
+            if not self.start:
+                return handed, _AT_ONCE
+            heappush(taking, (handed + self.start, _ROUSED))
+        return heappop(taking)
+
+    def execute(self, begun: float, requests: int) -> None:
+        """Execute the next requests, so many, from then on."""
+        found, ended = self.found, begun + self.seconds(requests)
+        heappush(self.taking, (ended + self.gap, _FREED))
+        found.sizes.append(requests)
+        if requests == 1:
+            found.begun.append(begun)
+            found.ended.append(ended)
+        else:
+            found.begun += [begun] * requests
+            found.ended += [ended] * requests
+
+
+def _bulks(joined: Sequence[float], most: int, lanes: _Lanes) -> Executed:
+    """Let payloads without a window grow until an instance takes them."""
+    first, count, take, execute = 0, len(joined), lanes.take, lanes.execute
+    while first < count:
+        begun, how = take(joined[first])
+        last = first + 1
+        if how != _AT_ONCE:
+            limit = min(first + most, count)
+            while last < limit and joined[last] <= begun:
+                last += 1
+        execute(begun, last - first)
+        first = last
+    return lanes.found
+
+
+class _Windows:
+    """Payloads with a window, as long as no more wait beside one that is formed than make the next one."""
+
+    __slots__ = ("_delay", "_joined", "_lanes", "_most", "_overtakes", "_races")
+
+    def __init__(
+        self, batcher: DynamicBatcher, most: int, joined: Sequence[float], lanes: _Lanes, races: Callable[[], float]
+    ) -> None:
+        self._delay, self._overtakes, self._most = batcher.delay_seconds, batcher.overtakes, most
+        self._joined, self._lanes, self._races = [*joined, inf], lanes, races  # nobody comes after the last
+
+    def executed(self) -> Executed | None:
+        """Return what is executed; None where more wait beside a payload than make the next one."""
+        joined, lanes, delay, begun, first = self._joined, self._lanes, self._delay, 0.0, 0
+        taking, start, seconds, gap, found = lanes.taking, lanes.start, lanes.seconds, lanes.gap, lanes.found
+        while first < len(joined) - 1:
+            oldest = joined[first]
+            while taking and taking[0][0] <= oldest:
+                heappop(taking)
+                lanes.idle += 1
+            freed = taking[0][0] if taking else inf
+            closes = oldest + delay
+            taken = closes + start if lanes.idle else freed
+            if begun <= oldest and closes < freed >= taken < joined[first + 1]:
+                # Nobody else comes before an instance takes it: most are so, and need no more.
+                ended = taken + seconds(1)
+                if lanes.idle:
+                    lanes.idle -= 1
+                    heappush(taking, (ended + gap, _FREED))
+                else:
+                    heapreplace(taking, (ended + gap, _FREED))
+                found.begun.append(taken)
+                found.ended.append(ended)
+                found.sizes.append(1)
+                begun, first = taken, first + 1
+                continue
+            closed, last, wakes = self._closed(first, max(oldest, begun))
+            begun, how = lanes.take(closed)
+            if how != _AT_ONCE and joined[last] <= begun:
+                grown = self._grown(first, last, wakes, begun, how)
+                if grown is None or begun - closed >= LONGEST_SLEEP:
+                    return None
+                last = grown
+            lanes.execute(begun, last - first)
+            first = last
+        return found
+
+    def _closed(self, first: int, looks: float) -> tuple[float, int, int]:
+        """Return when the payload that begins with a request is handed over, if it is looked at then; where the next
+        begins; and how many that wait for that wake the thread before an instance takes this one.
+        """
+        joined, most = self._joined, self._most
+        oldest, limit = joined[first], min(first + most, len(joined) - 1)
+        closes, closed, wakes = oldest + self._delay, looks, 0
+        if looks - oldest < self._delay - ROUNDING and closes - looks >= TICK:
+            closed, wakes = closes, most
+            if limit == first + most:
+                closed = min(closed, max(looks, joined[limit - 1]))
+            for time, how in self._lanes.taking:
+                if looks < time < closed:
+                    if how == _FREED:
+                        self._races()  # lost or won, there is no payload to hand over yet
+                    if closes - time < TICK:
+                        closed = time
+        last = first + 1
+        while last < limit and joined[last] <= closed:
+            last += 1
+        return closed, last, wakes
+
+    def _grown(self, first: int, last: int, wakes: int, begun: float, how: int) -> int | None:
+        """Return where the next payload begins, if one that was formed waits for an instance until `begun`."""
+        joined, most = self._joined, self._most
+        until = bisect_right(joined, begun, last)
+        if not wakes:
+            held = last - first
+            if held >= most:
+                return None
+            last, wakes = last + 1, most - held if held + 1 < most else 0
+        waiting = until - last
+        if waiting >= max(wakes, 1):
+            return None
+        if waiting and how == _FREED and self._races() < self._overtakes:
+            return until if until - first <= most else None
+        return last
