@@ -117,22 +117,28 @@ def all_outages(view: ModelView) -> tuple[Outage, ...]:
 
 def _outages(view: ModelView) -> tuple[Outage, ...]:
     found = outages(view.server, view.window.end, _all_failed(view))
-    return tuple(replace(one, state=STOPPED) if _kept_all_waiting(view, one) else one for one in found)
+    return tuple(_as_clients_saw(view, one) for one in found)
 
 
-def _kept_all_waiting(view: ModelView, one: Outage) -> bool:
-    """Return whether a server that answered no read answered no client either, and afterwards those that had waited.
+def _as_clients_saw(view: ModelView, one: Outage) -> Outage:
+    """Return an outage in which no read was answered as a stop, where no client was either, and all were afterwards.
 
-    Then it stood still, and did not go away: who restarts forgets whom it had let in.
+    A server that stood still answers those that had waited; one that restarted forgets whom it had let in.
     """
-    if one.source != READS or one.state or one.model or not one.over or not one.tried or len(view.window.servers) > 1:
-        return False
-    ends = [request.at + request.seconds for request in view.window.clients if request.ok]
-    meanwhile = sum(one.since < end < one.until for end in ends)
-    waited = sum(r.ok and r.at < one.until <= r.at + r.seconds for r in view.window.clients)
-    elsewhere = max(view.seconds - (one.until - one.since), _SLACK)
-    usual = (len(ends) - meanwhile) / elsewhere * (one.until - one.since)
-    return meanwhile == 0 and waited > 0 and usual >= BEYOND_CHANCE
+    answered = [request for request in view.window.clients if request.ok]
+    if one.source != READS or one.state or one.after is None or one.before is None or len(view.window.servers) > 1:
+        return one
+    ends = sorted(request.at + request.seconds for request in answered)
+    pauses = sorted((later - sooner, sooner, later) for sooner, later in pairwise(ends))
+    if not one.tried or len(pauses) < 2:
+        return one
+    seconds, since, until = pauses[-1]
+    usual, before = len(ends) / max(ends[-1] - ends[0] - seconds, _SLACK), pauses[-2][0]
+    waited = any(request.at <= (since + until) / 2 and request.at + request.seconds >= until for request in answered)
+    certain = usual * seconds >= BEYOND_CHANCE and before < USUAL_PAUSE * seconds and waited
+    if not certain or not one.may_hold(since, until):
+        return one
+    return replace(one, state=STOPPED, after=since, since=since, until=until, before=until)
 
 
 def _all_failed(view: ModelView) -> frozenset[str]:

@@ -37,6 +37,12 @@ def clients() -> Scrape:
     return sent(moments, [UNTIL - at + 0.2 if SINCE <= at < UNTIL else 0.04 for at in moments])
 
 
+def refused_meanwhile() -> Scrape:
+    """Return what clients note of a server that was gone for as long: no answer but to those that came later."""
+    moments = [0.05 * number + 0.01 for number in range(1190)]
+    return sent([at for at in moments if not SINCE <= at < UNTIL], 0.04)
+
+
 def machine(*, stopped: int | None = None, cores: float | None = None) -> list[Scrape]:
     """Return samples of its process: so many of ten threads are stopped then, or it uses so many processors if not."""
     found, used = [], 0.0
@@ -94,6 +100,17 @@ def test_a_server_that_answered_its_clients_does_not_stand_still() -> None:
     answered = sent([0.05 * number + 0.01 for number in range(1190)], 0.04)
 
     assert "stood still" not in first([*paused(), answered])
+
+
+def test_a_server_without_anybody_who_waited_for_it_does_not_stand_still() -> None:
+    assert "stood still" not in first([*paused(), refused_meanwhile()])
+
+
+def test_one_read_that_failed_is_enough_where_clients_waited_meanwhile() -> None:
+    late = [one for one in paused() if one.error is None or one.at == START + SINCE + 6]
+    found = first([*late, clients()])
+
+    assert "stood still for 10" in found
 
 
 def test_a_server_that_still_stands_is_reported_as_such() -> None:
