@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from diagnostics.errors import (
 )
 from diagnostics.forecast.verify import Verification, verify
 from diagnostics.render.forecast.document import forecast_document
+from diagnostics.render.plain import clean
 from diagnostics.render.verification.document import verify_document
 from diagnostics.signals.signal import Scope
 from diagnostics.tuning.changes import ConfigChange
@@ -102,11 +102,11 @@ def command(
         measure=lambda seconds: _measured(before, replace(source, window=seconds), entry, settle),
         seconds=window,
         longest=max(longest, window),
-        report=functools.partial(click.echo, err=True),
+        report=lambda text: click.echo(clean(text), err=True),
     )
     with interruptible():
         result = trial.run()
-    click.echo(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}")
+    click.echo(clean(f"{result.outcome.value}: {result.reason}; {_NEXT[result.outcome]}"))
     ctx.exit(_EXITS[result.outcome] if not result.interrupted else EXIT_INTERRUPTED)
 
 

@@ -14,7 +14,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.options import nearest, places_given
-from diagnostics.cli.output import show
+from diagnostics.cli.output import show, show_patch
 from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
 from diagnostics.cli.sources import moment, warn
 from diagnostics.diagnosis.diagnose import Validation
@@ -90,16 +90,19 @@ def ask(service: RunningService, requested: ServiceQuery) -> int:
         text = _as_requested(answer.body, requested.output)
     except (KeyError, TypeError, ValueError, RecursionError):
         raise service.other_program() from None
-    click.echo(text, nl=False)
+    if requested.output == "patch":
+        show_patch(text)
+    else:
+        click.echo(legible(text), nl=False)  # what answers may be another program
     return code
 
 
 def _as_requested(body: bytes, output: str) -> str:
-    """Return a service's answer without what would move a terminal's cursor: it may be another's."""
+    """Return a service's answer in the form that was asked for."""
     if output not in ("json", "patch"):
-        return legible(body.decode("utf-8", "replace"))
+        return body.decode("utf-8", "replace")
     document: Any = json_value(body)
-    return legible(_patch(document)) if output == "patch" else f"{json.dumps(document, indent=1, allow_nan=False)}\n"
+    return _patch(document) if output == "patch" else f"{json.dumps(document, indent=1, allow_nan=False)}\n"
 
 
 _FORMS = {"text": "brief"}
@@ -255,7 +258,7 @@ def _show(explanation: Explanation, output: str, check: str | None, *, verbose: 
     if check is not None:
         click.echo(account([result for result in explanation.results if result.check.id == check]), nl=False)
     elif output == "patch":
-        click.echo(_patch(report(explanation)), nl=False)
+        show_patch(_patch(report(explanation)))
     else:
         full = verbose or output != "text"
         show(

@@ -13,6 +13,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.options import DURATION, connecting_given, connection_options, is_given
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
+from diagnostics.render.plain import clean
 from diagnostics.settings.text_file import up_to
 from exporters.sources.access import SourceOptions
 
@@ -119,7 +120,7 @@ def rules(
         click.echo(f"diag: the store's history begins {lasting(there)} ago: no more is replayed", err=True)
     found, missed = histories(api, there)
     for line in report(found, there):
-        click.echo(line)
+        click.echo(clean(line))
     if missed is not None:
         raise missed
 
@@ -178,7 +179,7 @@ def _report(folder: Path, stale: Mapping[str, str], runbooks: str) -> int:
         click.echo(f"{folder}: up to date")
         return EXIT_OK
     for name, state in stale.items():
-        click.echo(f"{folder / name}: {state}")
+        click.echo(clean(f"{folder / name}: {state}"))
     again = ["diag", "gen", "--output", str(folder), *(["--runbooks", runbooks] if runbooks != _RUNBOOKS else [])]
     click.echo(f"{len(stale)} stale; run: {shlex.join(again)}")
     return EXIT_FINDINGS

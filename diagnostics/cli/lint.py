@@ -11,13 +11,14 @@ import click
 
 from diagnostics.cli.lint_rules import chosen, page, table
 from diagnostics.cli.options import coloured, is_given
+from diagnostics.cli.output import show_patch
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import LintSeverity
 from diagnostics.lint.run import LintReport, lint
 from diagnostics.lint.settings import LintSettings, settings_file, settings_of
 from diagnostics.render.lint.text import count, lint_text, sums
-from diagnostics.render.plain import clean
+from diagnostics.render.plain import clean, visible
 
 _EPILOG = """\b
 Examples:
@@ -126,16 +127,16 @@ def _print(report: LintReport, output: str, runbooks: str) -> None:
     elif output == "json":
         from diagnostics.render.lint.json import lint_report
 
-        click.echo(json.dumps(lint_report(report), indent=1, ensure_ascii=False))
+        click.echo(visible(json.dumps(lint_report(report), indent=1, ensure_ascii=False)))
     else:
         from diagnostics.render.lint.json import lint_sarif
 
-        click.echo(json.dumps(lint_sarif(report, runbooks), indent=1, ensure_ascii=False))
+        click.echo(visible(json.dumps(lint_sarif(report, runbooks), indent=1, ensure_ascii=False)))
 
 
 def _print_patch(report: LintReport) -> None:
     fixes = fixes_of(report.problems, report.project)
-    click.echo(fixes.patch, nl=False)
+    show_patch(fixes.patch)
     for line in fixes.refused:
         click.echo(f"diag: {clean(line)}", err=True)
     click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}", err=True)

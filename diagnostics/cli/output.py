@@ -12,6 +12,7 @@ from diagnostics.cli.options import Decorator, coloured
 from diagnostics.render.document import Document
 from diagnostics.render.json_head import Json
 from diagnostics.render.markdown import as_markdown
+from diagnostics.render.plain import legible
 from diagnostics.render.text import as_text
 
 
@@ -40,6 +41,11 @@ def show(
         click.echo(as_markdown(document()), nl=False, err=err)
     else:
         click.echo(as_text(document(), coloured, unicode=_shows_unicode()), nl=False, err=err)
+
+
+def show_patch(text: str) -> None:
+    """Print a patch: byte by byte for a program that applies it, and without escape sequences on a terminal."""
+    click.echo(legible(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else click strips some of it
 
 
 def _shows_unicode() -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from diagnostics import __version__
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.addresses import prefix_of
-from diagnostics.wire.json_body import json_value
+from diagnostics.wire.json_body import refuse_many
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.http import HttpAnswer, HttpReader, Obstacle, ReadFailure
@@ -196,7 +196,8 @@ class RunningService:
         """
         body = self.read(path, **query)
         try:
-            answer = json_value(body)
+            refuse_many(body)
+            answer = msgspec.json.decode(body)  # refuses numbers that no other JSON writer could repeat
             msgspec.convert(answer, shape)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise self.other_program() from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 import unicodedata
@@ -43,6 +44,13 @@ _LAYOUT = re.compile(r"(\x1b\[[\d;]{0,20}m|\r?\n|\t)")
 def legible(text: str) -> str:
     """Return a text that another program wrote, cleaned of all but its colours, line ends and tabs."""
     return "".join(part if number % 2 else clean(part) for number, part in enumerate(_LAYOUT.split(text)))
+
+
+def visible(document: str) -> str:
+    """Return JSON with escapes for what its writer leaves: all that ends a line, moves a cursor or turns a line."""
+    if document.isprintable():
+        return document
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in document)
 
 
 def fitted(text: str, columns: int) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal
 
+from diagnostics.render.plain import visible
 from diagnostics.wire.redact import scrub_shapes
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -119,7 +120,7 @@ class JsonLine(_Line):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        return _visible(json.dumps(self._fields(record), ensure_ascii=False))
+        return visible(json.dumps(self._fields(record), ensure_ascii=False))
 
 
 def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:
@@ -135,11 +136,4 @@ def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:
 def _quoted(value: str | float) -> str:
     text = str(value)
     bare = text.isprintable() and _BARE.fullmatch(text)
-    return text if bare else _visible(json.dumps(text, ensure_ascii=False))
-
-
-def _visible(text: str) -> str:
-    """Return JSON with escapes for what ends a line, moves a cursor or turns a line around: names are others'."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    return text if bare else visible(json.dumps(text, ensure_ascii=False))

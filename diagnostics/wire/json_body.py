@@ -60,6 +60,17 @@ class TooManyValues(ValueError):
     """A document holds more values than are read into memory."""
 
 
+def refuse_many(body: bytes) -> None:
+    """Refuse a JSON document of which too many objects would be made.
+
+    Raises:
+        TooManyValues: it may hold more than `MOST_VALUES`.
+
+    """
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise TooManyValues(f"holds more than {MOST_VALUES:,} values")
+
+
 def json_value(text: bytes | str, *, whole: bool = True) -> object:
     """Return the value of a JSON document that anyone may have written: every one is read here.
 
@@ -76,8 +87,7 @@ def json_value(text: bytes | str, *, whole: bool = True) -> object:
         body, text = text, text.decode(json.detect_encoding(text), "replace")
     else:
         body = text.encode("utf-8", "surrogatepass")
-    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
-        raise TooManyValues(f"holds more than {MOST_VALUES:,} values")
+    refuse_many(body)
     try:
         value = json.loads(text, parse_int=_integer)
         return _whole_characters(value, body) if whole else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -36,7 +37,6 @@ PLACE = "GET /api/v1/deployments/d/explanation?output="
         ("markdown", ESCAPES.encode()),
         ("html", ESCAPES.encode()),
         ("json", json.dumps({"a": ESCAPES}, ensure_ascii=False).encode()),
-        ("patch", json.dumps({"findings": [{"suggestion": {"patch": ESCAPES, "patch_base": "file"}}]}).encode()),
     ],
 )
 def test_nothing_that_it_answers_moves_a_cursor(
@@ -66,3 +66,12 @@ def test_its_colours_and_lines_stay() -> None:
     text = "\x1b[1mcritical\x1b[0m\ta\r\n-b\n"
     assert legible(text) == text
     assert legible(f"{text}{ESCAPES}") == f"{text}\\x1b]0;owned\\x07\\x9b31mred\\u202e\\u2028"
+
+
+@pytest.mark.parametrize("body", [b'{"now":NaN}', b"[" + b"{}," * 2_000_000 + b"{}]", b"\xff", b"[" * 100_000])
+def test_a_state_that_is_none_is_one_line(service: FakeServer, body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    service.routes["GET /api/v1/state"] = page(body, "application/json")
+    begun = time.process_time()
+    assert main(["watch", "--once", "--url", service.url, "--output", "json"]) == 3
+    assert time.process_time() - begun < 1
+    assert "not as diag serve does" in capsys.readouterr().err

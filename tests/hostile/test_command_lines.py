@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.cli.output import show_patch
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.lint.problem import read_text
@@ -178,3 +179,30 @@ def test_a_configuration_that_becomes_no_file_while_it_is_read_is_one_line(
             list(repository_scrapes(tmp_path, ["s"]))
         with pytest.raises(CollectError, match="nothing came" if kind == "pipe" else "larger than"):
             read_text(file, "config.pbtxt")
+
+
+REPOSITORY = """name: "m"
+backend: "python"
+max_batch_size: 8
+dynamic_batching { max_queue_delay_microseconds: 90000000 }
+# \x9b31m \U000e0041
+"""
+
+
+@pytest.mark.parametrize("output", ["json", "sarif"])
+def test_what_lint_quotes_moves_no_cursor(output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m\x9b31m\u202e").mkdir()
+    (tmp_path / "m\x9b31m\u202e/config.pbtxt").write_text(REPOSITORY)
+    main(["lint", str(tmp_path), "--output", output])
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert "\x9b31m\u202e" in json.dumps(json.loads(shown), ensure_ascii=False)
+
+
+def test_a_patch_is_escaped_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show_patch("-a\x1b[2J\x9b\u200d\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_patch("-a\x1b[2J\x9b\u200d\n")
+    assert capsys.readouterr().out == "-a\x1b[2J\x9b\u200d\n" + "-a\\x1b[2J\\x9b\\u200d\n"
