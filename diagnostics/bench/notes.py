@@ -53,7 +53,7 @@ def notes_of(
     if workload.generates and not workload.counted_by:
         yield "tokens are unknown, as no output counts them: give --tokenizer or --tokens-from for figures per token"
     if workload.streaming and points and not any(block.ttft_p50 for point in points for block in point.blocks):
-        yield "answers came in one response each: there is no time to first token to see"
+        yield "no answer came in parts with text: there is no time to first token to see"
     yield from _of_lengths(workload, points)
     yield from _of_failures(points)
     yield from _of_counts(points)

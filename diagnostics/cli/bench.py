@@ -25,6 +25,7 @@ Examples:
   diag bench triton:8000 --model ensemble --concurrency 1,2,4,8,16
   diag bench grpc://triton:8001 --rate 5,10,20,40 --slo 'latency < 500ms'
   diag bench triton:8000 --protocol generate --streaming --slo 'ttft < 200ms'
+  diag bench http://vllm:8000/v1 --protocol chat --streaming --rate 1,2,4
   diag bench a:8000 b:8000 --concurrency 1,4,16,64 --output json > ab.json
   diag bench ab.json --output html > ab.html
   diag bench a.json b.json
@@ -65,8 +66,12 @@ class _Wait(Duration):
 @click.command(epilog=_EPILOG, short_help="Measure an endpoint under load, and diagnose each point.")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET [OTHER]")
 @click.option("--model", metavar="NAME", help="What to ask; the server's one model or ensemble otherwise.")
-@click.option("--protocol", type=click.Choice(["http", "grpc", "generate"]), help="KServe, or the generate endpoint.")
-@click.option("--streaming", is_flag=True, help="Take responses one by one: time to first token (grpc, generate).")
+@click.option(
+    "--protocol",
+    type=click.Choice(["http", "grpc", "generate", "chat", "completions"]),
+    help="KServe, Triton's generate endpoint, or OpenAI's API.",
+)
+@click.option("--streaming", is_flag=True, help="Take responses one by one: time to first token (all but http).")
 @click.option("--concurrency", type=Loads(), help="Closed loop: clients that each wait for their answer. [1,2,4,8]")
 @click.option("--rate", type=Loads(), help="Open loop: requests per second, arriving as a Poisson process.")
 @click.option("--duration", type=DURATION, default="10s", show_default=True, help="Measured time of a block.")
@@ -95,7 +100,11 @@ class _Wait(Duration):
     type=click.Path(path_type=Path),
     help="Requests instead of random ones: a JSON object of inputs a line.",
 )
-@click.option("--tokens-from", metavar="OUTPUT", help="The output that counts a response's tokens. [num_output_tokens]")
+@click.option(
+    "--tokens-from",
+    metavar="OUTPUT",
+    help="The output that counts a response's tokens. [num_output_tokens or completion_tokens]",
+)
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path, exists=True),

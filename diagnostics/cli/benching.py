@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from diagnostics.bench.block import RequestLimits
 from diagnostics.bench.report import BenchReport, differences
 from diagnostics.cli.interrupting import Settle
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.loadgen.openai_api import openai_configs, openai_model
 from diagnostics.loadgen.pacing import event_loop
 from diagnostics.loadgen.repository import configuration
 from diagnostics.loadgen.sweep import Contender, LoadSweep, Plan
 from diagnostics.loadgen.target import (
+    OPENAI,
     LoadTarget,
     Order,
     TargetOptions,
@@ -98,10 +101,21 @@ class _Test:
         wanted = self.requested.wanted
         endpoint = endpoint_of(url, wanted)
         options = self.options.for_user(parse_address(url).user)
-        order = order_of(*configuration(endpoint, options, wanted.model), endpoint, wanted)
-        target = runner.run(self._requested_once(endpoint, options, order))
+        target = self._taken(endpoint, options, runner)
         stack.callback(lambda: runner.run(target.transport.close()))
         return target
+
+    def _taken(self, endpoint: Endpoint, options: SourceOptions, runner: asyncio.Runner) -> LoadTarget:
+        """Return the target with the first requests that it does not refuse."""
+        wanted = self.requested.wanted
+        refusals: list[UsageError] = []
+        for model, config in _configurations(endpoint, options, wanted.model):
+            try:
+                order = order_of(model, config, endpoint, wanted)
+                return runner.run(self._requested_once(endpoint, options, order))
+            except UsageError as error:
+                refusals.append(error)
+        raise refusals[0]
 
     async def _requested_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> LoadTarget:
         transport = transport_of(endpoint, options)
@@ -128,8 +142,10 @@ class _Test:
 
     def _found(self, url: str) -> TritonServer | CollectError:
         """Return the server to read, or why its counters are out of reach, which is told."""
+        # The base URL of OpenAI's API ends with /v1, beside which the server's other pages are.
+        server = url.rstrip("/").removesuffix("/v1") if self.requested.wanted.protocol in OPENAI else url
         try:
-            return discover(url, self.options)
+            return discover(server, self.options)
         except CollectError as error:
             self.tell(f"points are not diagnosed: {error}")
             return error
@@ -139,6 +155,17 @@ class _Test:
         if path is None:
             return None
         return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
+
+
+def _configurations(
+    endpoint: Endpoint, options: SourceOptions, model: str | None
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the model to ask and what its requests hold, best first."""
+    if endpoint.protocol in OPENAI:
+        served = openai_model(endpoint, options, model)
+        yield from ((served, config) for config in openai_configs(served))
+    else:
+        yield configuration(endpoint, options, model)
 
 
 def _refuse_unmatched(targets: Sequence[LoadTarget]) -> None:

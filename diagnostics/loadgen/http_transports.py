@@ -1,4 +1,4 @@
-"""Triton over HTTP: KServe's protocol and the generate extension; answers are bounded, without redirects."""
+"""Load over HTTP: KServe's protocol and Triton's generate extension; answers are bounded, without redirects."""
 
 from __future__ import annotations
 
@@ -73,10 +73,17 @@ def _stated(body: bytes) -> str:
     except ValueError:
         stated = None
     if isinstance(stated, dict) and "error" in stated:
-        return str(stated["error"])
+        return error_text(stated["error"])
+    if isinstance(stated, dict) and isinstance(stated.get("message"), str):
+        return str(stated["message"])
     text = body.decode("utf-8", "replace").strip()
     # A page of a proxy says less than its status.
     return "" if text.startswith("<") else text
+
+
+def error_text(error: object) -> str:
+    """Return why a request failed: Triton says it in a text, OpenAI's API in the `message` of an object."""
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
 
 
 def unanswered(error: Exception, timeout: float) -> str:
@@ -98,7 +105,9 @@ def unanswered(error: Exception, timeout: float) -> str:
 
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
-_Prepared = tuple[bytes, Mapping[str, str]]
+Prepared = tuple[bytes, Mapping[str, str]]
+"""A request's body and its headers."""
+JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 class HttpTransport:
@@ -125,14 +134,14 @@ class HttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self._model, self._url, self._reads = "", "", Reads()
-        self._requests: list[_Prepared] = []
+        self._requests: list[Prepared] = []
 
     def prepare(self, model: str, requests: Sequence[Values], kinds: Mapping[str, str], reads: Reads) -> None:
         self._model, self._reads = model, reads
         self._url = f"{self._endpoint.url}/v2/models/{quote(model, safe='')}/{self.verb}"
         self._requests = [self._prepared(values, kinds) for values in requests]
 
-    def _prepared(self, values: Values, kinds: Mapping[str, str]) -> _Prepared:
+    def _prepared(self, values: Values, kinds: Mapping[str, str]) -> Prepared:
         body, length = triton.InferenceServerClient.generate_request_body(input_tensors(triton, values, kinds))
         return bytes(body), {} if length is None else {_HEADER_LENGTH: str(length)}
 
@@ -168,7 +177,6 @@ class HttpTransport:
 
 
 _DATA = b"data:"
-_JSON = {"Content-Type": "application/json"}
 _Part = tuple[tuple[int, ...], str]
 
 
@@ -179,8 +187,8 @@ class GenerateTransport(HttpTransport):
         super().__init__(endpoint, options)
         self.verb = "generate_stream" if endpoint.streaming else "generate"
 
-    def _prepared(self, values: Values, kinds: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:  # noqa: ARG002
-        return json.dumps(input_json(values)).encode(), _JSON
+    def _prepared(self, values: Values, kinds: Mapping[str, str]) -> Prepared:  # noqa: ARG002
+        return json.dumps(input_json(values)).encode(), JSON_HEADERS
 
     async def _reply(self, answer: aiohttp.ClientResponse) -> Reply:
         if self._endpoint.streaming:
@@ -197,7 +205,7 @@ class GenerateTransport(HttpTransport):
             first = first or time.perf_counter()
             event = json_value(line[len(_DATA) :])
             if isinstance(event, dict) and "error" in event:
-                return refused(self._scrub(str(event["error"])), 500)
+                return refused(self._scrub(error_text(event["error"])), 500)
             parts.append(self._of(event))
         return whole(parts, first) if parts else refused("the stream ended without a response", 200)
 

@@ -2,7 +2,8 @@
 
 The inputs are those of NVIDIA's TensorRT-LLM model repository (`max_tokens` or `request_output_len`, `min_tokens` or
 `min_length`, `end_id`, `top_k` or `runtime_top_k`) and of Triton's vLLM backend (`sampling_parameters`, a JSON object
-of vLLM's SamplingParams). Both count tokens of a response where `return_num_output_tokens` asks for it.
+of vLLM's SamplingParams). Both count tokens of a response where `return_num_output_tokens` asks for it. OpenAI's API
+has `max_tokens` and `temperature`; vLLM, SGLang, trtllm-serve and Dynamo add `min_tokens` and `ignore_eos`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from diagnostics.loadgen.transport import Values
 from diagnostics.wire.json_body import json_value
 from exporters.sources.repository import read_given
 
-COUNTS = "num_output_tokens"
+NUM_OUTPUT_TOKENS = "num_output_tokens"
+# Of Triton's backends, and of OpenAI's API.
+COUNTS = (NUM_OUTPUT_TOKENS, "completion_tokens")
 _MAX = ("max_tokens", "request_output_len", "output_len")
 _MIN = ("min_tokens", "min_length")
 _GREEDY = ("top_k", "runtime_top_k")
+_TEMPERATURE = ("temperature",)
 _END = ("end_id",)
+_IGNORE_END = ("ignore_eos",)
 # No token has this id: none ends an answer early.
 _NO_END = -1
 # What a generating model's repository asks for in every request and needs no prompt for.
@@ -67,12 +72,14 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
         for what, known, value in (
             ("max_tokens", _MAX, max_tokens),
             ("min_tokens", _MIN, max_tokens),
+            ("ignore_eos", _IGNORE_END, True),
             ("ignore_eos", _END, _NO_END),
             ("greedy", _GREEDY, 1),
+            ("greedy", _TEMPERATURE, 0.0),
         ):
-            name = _first(known, names)
+            name = _first(known, names) if what not in sent else ""
             # −1, which no token has, is no number of an unsigned type: such a model is not asked to go on.
-            if name and not (what == "ignore_eos" and "UINT" in kinds[name]):
+            if name and not (value == _NO_END and "UINT" in kinds[name]):
                 values[name] = value
                 sent.append(what)
     if sent:
@@ -97,8 +104,8 @@ def as_given(parameters: SamplingParameters, given: Sequence[Mapping[str, Any]])
 
 def _beside(config: Mapping[str, Any], names: set[str], streaming: bool) -> dict[str, object]:
     found: dict[str, object] = {name: "" for name in _EMPTY if name in names and not _is_optional(config, name)}
-    if f"return_{COUNTS}" in names:
-        found[f"return_{COUNTS}"] = True
+    if f"return_{NUM_OUTPUT_TOKENS}" in names:
+        found[f"return_{NUM_OUTPUT_TOKENS}"] = True
     if streaming:
         found |= dict.fromkeys(names & {"stream", "streaming"}, True)
     return found

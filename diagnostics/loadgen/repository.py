@@ -116,7 +116,8 @@ def _hint(failure: ReadFailure, endpoint: Endpoint) -> str:
         return "" if "see --" in failure.reason else f"is {endpoint.protocol} spoken there, or {secure}?"
     if failure.obstacle is Obstacle.DENIED:
         return f"credentials are given by {ON_THE_COMMAND_LINE}"
-    return f"is {endpoint.protocol} spoken there, and may the repository index be read? --model does without it"
+    other = "; of an OpenAI endpoint give --protocol chat or completions" if endpoint.protocol != "grpc" else ""
+    return f"is KServe spoken there, and may the repository index be read? --model does without it{other}"
 
 
 def _ready(entries: tuple[IndexEntry, ...]) -> list[str]:

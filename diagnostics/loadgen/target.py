@@ -22,7 +22,8 @@ def reads_of(config: Mapping[str, Any], tokens_from: str | None, tokenizer: Path
 
     Args:
         config: the model's configuration.
-        tokens_from: the output that holds a response's number of tokens; None takes `num_output_tokens` if it is there.
+        tokens_from: the output that holds a response's number of tokens; None takes `num_output_tokens` or
+            `completion_tokens` if it is there.
         tokenizer: whose count of the text is wanted instead.
 
     Raises:
@@ -41,7 +42,7 @@ def reads_of(config: Mapping[str, Any], tokens_from: str | None, tokenizer: Path
     if tokens_from is not None and tokens_from not in outputs:
         hint = f"its outputs are {', '.join(outputs)}"
         raise UsageError(f"the model has no output {tokens_from!r}", where="--tokens-from", hint=hint)
-    return Reads(counts=tokens_from or (COUNTS if COUNTS in outputs else ""))
+    return Reads(counts=tokens_from or next((name for name in COUNTS if name in outputs), ""))
 
 
 def counter(tokenizer: Path | None) -> Callable[[Reply], int | None]:
@@ -76,8 +77,9 @@ def _counted(tokenizer: Any, reply: Reply) -> int | None:
         return None
 
 
-PROTOCOLS = ("http", "grpc", "generate")
-_PORTS = {"http": 8000, "grpc": 8001, "generate": 8000}
+OPENAI = ("chat", "completions")
+PROTOCOLS = ("http", "grpc", "generate", *OPENAI)
+_GRPC_PORT, _HTTP_PORT = 8001, 8000
 # Other requests would get the same: an answer that is none, a redirect, too many requests, a gateway without a server.
 _OTHERS_FAULT = frozenset({200, 429, 502, 503, 504, *range(300, 400)})
 
@@ -139,7 +141,7 @@ def endpoint_of(url: str, wanted: TargetOptions) -> Endpoint:
     if grpc != (protocol == "grpc") and "://" in url:
         raise UsageError(f"is not spoken over {address.scheme}://", where=f"--protocol {protocol}")
     if protocol == "http" and wanted.streaming:
-        hint = "use --protocol generate or grpc"
+        hint = "use --protocol generate, grpc, chat or completions"
         raise UsageError("KServe's HTTP protocol does not stream", where="--streaming", hint=hint)
     name = _name(address, protocol)
     return Endpoint(
@@ -154,7 +156,7 @@ def endpoint_of(url: str, wanted: TargetOptions) -> Endpoint:
 
 
 def _name(address: Address, protocol: str) -> str:
-    return address.netloc(address.port or _PORTS[protocol])
+    return address.netloc(address.port or (_GRPC_PORT if protocol == "grpc" else _HTTP_PORT))
 
 
 def transport_of(endpoint: Endpoint, options: SourceOptions) -> Transport:
@@ -170,8 +172,11 @@ def transport_of(endpoint: Endpoint, options: SourceOptions) -> Transport:
 
             return GrpcTransport(endpoint, options)
         from diagnostics.loadgen.http_transports import GenerateTransport, HttpTransport
+        from diagnostics.loadgen.openai_api import OpenAiTransport
     except ModuleNotFoundError as error:
         raise not_installed(error, "bench", where="sending load") from error
+    if endpoint.protocol in OPENAI:
+        return OpenAiTransport(endpoint, options)
     return (GenerateTransport if endpoint.protocol == "generate" else HttpTransport)(endpoint, options)
 
 

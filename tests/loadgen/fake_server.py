@@ -72,15 +72,7 @@ class FakeTriton:
 
     async def _serve(self) -> None:
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/v2/health/live", self._nothing),
-                web.post("/v2/repository/index", self._index),
-                web.get("/v2/models/llm/config", self._config),
-                web.post("/v2/models/llm/{verb}", self._answer),
-                web.post("/v2/models/moved/{verb}", self._moved),
-            ]
-        )
+        app.add_routes(self._routes())
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -89,6 +81,15 @@ class FakeTriton:
         self._up.set()
         await self._over.wait()
         await self._runner.cleanup()
+
+    def _routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v2/health/live", self._nothing),
+            web.post("/v2/repository/index", self._index),
+            web.get("/v2/models/llm/config", self._config),
+            web.post("/v2/models/llm/{verb}", self._answer),
+            web.post("/v2/models/moved/{verb}", self._moved),
+        ]
 
     async def _nothing(self, _: web.Request) -> web.Response:
         return web.Response()

@@ -176,7 +176,7 @@ def test_two_targets_that_take_other_lengths_are_refused_before_any_load(capsys:
     [
         (("--model", "x"), "no model 'x' that is ready; it has llm"),
         (("--tokens-from", "x"), "no output 'x'; its outputs are text_output, num_output_tokens"),
-        (("--streaming",), "use --protocol generate or grpc"),
+        (("--streaming",), "use --protocol generate, grpc, chat or completions"),
         (("--protocol", "grpc"), "is not spoken over http://"),
         (("--concurrency", "1", "--rate", "1"), "give one of them"),
     ],
