@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.http.api import ONLY_KNOWN, PREFIX
@@ -21,13 +21,28 @@ from diagnostics.store.journal import JournalAction, JournalEntry
 _LATEST = 253_402_300_799.0  # the last second of the year 9999
 _Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
 # Whoever stands before a proxy is not on loopback, whatever the connection says.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+_FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip")
+
+
+def _one_line(text: str) -> str:
+    """Return a text without blanks around it: it goes into a log, an audit, alerts and pages.
+
+    Raises:
+        ValueError: a terminal or a browser would take a part of it for something else.
+
+    """
+    if not text.isprintable() or text.isspace():
+        raise ValueError("it is no line of printable text")
+    return text.strip()
+
+
+_Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    who: str = Field(
+    who: _Line = Field(
         default="", max_length=100, description="Name of whoever writes, where no credential is configured."
     )
 
@@ -35,14 +50,14 @@ class _Request(BaseModel):
 class AcknowledgeRequest(_Request):
     """Who knows of an incident."""
 
-    why: str = Field(min_length=1, max_length=500, description="What is done about it.")
+    why: _Line = Field(min_length=1, max_length=500, description="What is done about it.")
 
 
 class SilenceRequest(_Request):
     """How long Alertmanager keeps quiet about an incident."""
 
     seconds: float = Field(default=4 * 3600.0, gt=0, le=30 * 86400.0, allow_inf_nan=False, description="How long.")
-    why: str = Field(min_length=1, max_length=500, description="What is done about it.")
+    why: _Line = Field(min_length=1, max_length=500, description="What is done about it.")
 
 
 class MaintenanceRequest(_Request):
@@ -51,7 +66,7 @@ class MaintenanceRequest(_Request):
     deployment: str = Field(default="", max_length=200, description="Name of the deployment. All by default.")
     start: _Moment | None = Field(default=None, description="First second, in Unix seconds. Now by default.")
     end: _Moment = Field(description="Last second, in Unix seconds.")
-    why: str = Field(min_length=1, max_length=500, description="What is done.")
+    why: _Line = Field(min_length=1, max_length=500, description="What is done.")
 
 
 class EventRequest(_Request):
@@ -59,8 +74,8 @@ class EventRequest(_Request):
 
     time: _Moment | None = Field(default=None, description="When it happened, in Unix seconds. Now by default.")
     deployment: str = Field(default="", max_length=200, description="Name of the deployment. All by default.")
-    kind: str = Field(default="deploy", min_length=1, max_length=50, description="What it was, in a word.")
-    text: str = Field(min_length=1, max_length=500, description="What it was, in a sentence.")
+    kind: _Line = Field(default="deploy", min_length=1, max_length=50, description="What it was, in a word.")
+    text: _Line = Field(min_length=1, max_length=500, description="What it was, in a sentence.")
 
 
 def _may_write(request: Request) -> str:
@@ -77,7 +92,7 @@ def _may_write(request: Request) -> str:
         if user not in request.app.state.operators:
             raise HTTPException(403, f"{user or 'this client'} may only read: web.operators lists who may write")
         return user
-    if any(name in request.headers for name in _FORWARDED) or not _is_local(_origin(request)):
+    if any(name.startswith(_FORWARDED) for name in request.headers) or not _is_local(_origin(request)):
         raise HTTPException(403, "writing takes a credential: configure users, and list them in web.operators")
     return ""
 

@@ -80,6 +80,21 @@ def test_without_credentials_only_clients_on_loopback_write_and_name_themselves(
         assert (status, "writing takes a credential" in problem["detail"]) == (403, True)
 
 
+@pytest.mark.parametrize("header", ["X_Forwarded_Host", "Via", "Forwarded", "X_Real_Ip", "Cf_Connecting_Ip"])
+def test_whoever_stands_before_a_proxy_is_not_on_loopback(header: str) -> None:
+    with door() as made:
+        assert post(made, "/events", {"text": "x", "who": "carol"}, **{header: "192.0.2.1"})[0] == 403
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "a\nb", "\u202egpj", "a\u2028b", "\x00", "\ud800", "\x9b", "  "])
+@pytest.mark.parametrize("field", ["who", "kind", "text"])
+def test_what_people_write_is_one_line_of_printable_text(field: str, text: str) -> None:
+    with door() as made:
+        status, problem = post(made, "/events", {"text": "x", "who": "carol", field: text})
+        assert (status, problem["detail"][: len(field)]) == (400, field)
+        assert made.json("/api/v1/audit") == []
+
+
 def test_a_page_of_a_stranger_cannot_write() -> None:
     with door() as made:
         event = {"text": "x", "who": "carol"}
