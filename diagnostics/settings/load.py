@@ -15,6 +15,7 @@ from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.text_file import text_of
 from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
+from diagnostics.settings.values import WRITTEN
 
 _DEEPEST = 64
 _TABLE = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
@@ -186,7 +187,7 @@ def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
 
 def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings.model_validate(tree)
+        return Settings.model_validate(tree, context={WRITTEN: True})
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         # A mistyped name is often why another one is missing.
