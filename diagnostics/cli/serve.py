@@ -23,7 +23,8 @@ Examples:
 
 \b
 SOURCE is a server, besides those of the settings file. Every setting can be
-given as DIAG_SECTION__KEY. SIGHUP reads the file anew, SIGTERM ends.
+given as DIAG_SECTION__KEY. History is kept in ./data, unless
+DIAG_HISTORY__DIRECTORY or [history] names another folder. SIGHUP reads the file anew, SIGTERM ends.
 Exit: 0 ended, 2 a setting is wrong, 3 what it needs cannot be used.
 """
 _FLAGS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -28,14 +29,17 @@ from diagnostics.service.own.telemetry import own_telemetry, wanted
 from diagnostics.service.plan import check_fleet, check_repositories, deployments, jobs, owns
 from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
-from diagnostics.settings.load import Loaded, load
+from diagnostics.settings.load import DEFAULT, Loaded, load
 from diagnostics.settings.tree import Settings
 from diagnostics.slo.reading import configured
 from diagnostics.store.claim import claimed
 from diagnostics.store.database import database_of
 from diagnostics.store.history import History, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
+from diagnostics.units import span
 from exporters.sources.access import read_secret
+
+log = logging.getLogger(__name__)
 
 # Windows hold millions of objects, and none of them in a cycle: looking for cycles as often as Python does by default
 # costs as much as the verdicts.
@@ -85,9 +89,22 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     make_directory(settings.history.directory)
     # Before anything is opened: whoever came second would change the files, and their form, below the first.
     with claimed(settings.history.directory):
+        log.info("%s", history_line(loaded))
         service, parts = _assembled(loaded, environment)
         discovery = Discovery(settings, service, service.metrics)
         Daemon(service, parts, lambda: _watching(file, environment, flags, sources), discovery).run()
+
+
+def history_line(loaded: Loaded) -> str:
+    """Return where the history is kept, for how long, and how to change that: a start without settings writes, too."""
+    history = loaded.settings.history
+    origin = loaded.origins.get("history.directory", DEFAULT)
+    database = "the database is history.database" if history.database else "the database lies there, too"
+    return (
+        f"history is kept in {history.directory.absolute()} ({origin}); {database}; recorded bodies for "
+        f"{span(history.keep_raw)}, incidents and signals for {span(history.keep_signals)}; set history.directory or "
+        "DIAG_HISTORY__DIRECTORY to keep it elsewhere"
+    )
 
 
 def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Component]]:

@@ -38,3 +38,25 @@ def test_a_second_service_touches_nothing_in_the_directory_of_the_first(
     with claimed(tmp_path), pytest.raises(CollectError, match="another diag serve keeps its history here"):
         running.run(None, environment, {}, ["http://a:8000"])
     assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == ["lock"]
+
+
+@pytest.mark.parametrize(("directory", "origin"), [(None, "default"), ("kept", "DIAG_HISTORY__DIRECTORY")])
+def test_the_log_says_at_the_start_where_history_is_kept_and_how_to_change_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    directory: str | None,
+    origin: str,
+) -> None:
+    for name in ("log_to_stderr", "share_arenas", "open_more_files"):
+        monkeypatch.setattr(running, name, lambda *_: None)
+    monkeypatch.setattr(running.gc, "set_threshold", lambda *_: None)
+    monkeypatch.setattr(running, "_assembled", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.chdir(tmp_path)
+    environment = {"DIAG_HISTORY__DIRECTORY": directory} if directory else {}
+    with caplog.at_level("INFO"), pytest.raises(KeyboardInterrupt):
+        running.run(None, environment, {}, ["http://a:8000"])
+    (line,) = [one for one in caplog.messages if one.startswith("history is kept in")]
+    assert line.startswith(f"history is kept in {tmp_path / (directory or 'data')} ({origin});")
+    assert "recorded bodies for 7 d" in line
+    assert line.endswith("set history.directory or DIAG_HISTORY__DIRECTORY to keep it elsewhere")
