@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.cli.interrupting import interruptible
-from diagnostics.cli.sources import TIMELESS, WindowOptions, until_sure
+from diagnostics.cli.sources import TIMELESS, WindowOptions, reached, until_sure
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import DemoFault, make_release
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.diagnose import Validation
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.finding import Finding, Unpredicted
 from diagnostics.loadgen.driving import Action, run_load
 from diagnostics.loadgen.load import LoadProgress, LoadSummary, SentRequest, summarise
 from diagnostics.render.explanation.document import explanation_document
@@ -121,7 +121,8 @@ class Demonstration:
                 if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
                     kept.append(scrape)
             question = WindowOptions(repository=server.repository, validation=Validation())
-            return until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True)
+            found = until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True)
+            return replace(found, window=reached(found.window, [target]))
 
     def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
         """Apply the finding's patch to the server's own repository; return whether there was one."""
@@ -160,35 +161,53 @@ def actions_of(fault: DemoFault, server: TritonLauncher) -> list[Action]:
 
 
 def comparison(finding: Finding, before: DemoRun, after: DemoRun) -> Iterator[str]:
-    """Yield the table of what was, what was predicted and what came of it."""
-    model = finding.subject.model or ""
+    """Yield the table of what was, what was predicted and what came of it, and why cells of it are empty."""
+    model, on = finding.subject.model or "", _all_versions(finding)
     predicted = finding.suggestion.prediction if finding.suggestion else None
+    unpredicted: dict[str, list[str]] = {}
+
+    def row(label: str, values: Sequence[float | None], unit: Unit, expected: float | None, why: str) -> str:
+        if expected is None:
+            unpredicted.setdefault(why, []).append(label)
+        shown = "—" if expected is None else unit.show(expected)
+        return f"{label:<32}{unit.show(values[0]):>12}{shown:>14}{unit.show(values[1]):>12}"
+
     yield f"{'':<32}{'before':>12}{'predicted':>14}{'after':>12}"[:WIDTH]
     for label, phase, signal in (
         (f"queue of {model}", Phase.QUEUE, QUEUE_SECONDS),
         (f"execution of {model}", Phase.COMPUTE, COMPUTE_SECONDS),
     ):
         expected = predicted.predicted_seconds if predicted and predicted.phase is phase else None
-        values = [run.explanation.evidence.read(signal, _all_versions(finding)).value for run in (before, after)]
-        yield _row(label, values[0], expected, values[1], Unit.SECONDS)
+        values = [run.explanation.evidence.read(signal, on).value for run in (before, after)]
+        yield row(label, values, Unit.SECONDS, expected, _of_another_phase(finding))
     shares = [run.explanation.evidence.read(INSTANCE_BUSY_SHARE, finding.subject).value for run in (before, after)]
-    yield _row("busy share of its instances", shares[0], None, shares[1], Unit.RATIO)
+    yield row("busy share of its instances", shares, Unit.RATIO, None, "only times are predicted here")
     means = [_entry_mean(run.explanation, finding) for run in (before, after)]
-    name = finding.subject.ensemble or model
-    yield _row(f"mean of {name} (server)", means[0], mean_after(finding), means[1], Unit.SECONDS)
+    label = f"mean of {finding.subject.ensemble or model} (server)"
+    yield row(label, means, Unit.SECONDS, mean_after(finding), _why_no_mean(finding))
     for label, pick in (("p50 (client)", "p50_ms"), ("p95 (client)", "p95_ms")):
         seconds = [_seconds(getattr(run.client, pick)) for run in (before, after)]
-        yield _row(f"{label}", seconds[0], None, seconds[1], Unit.SECONDS)
-    yield f"{'requests, of which failed':<32}{_counts(before):>12}{'':>14}{_counts(after):>12}"
+        yield row(label, seconds, Unit.SECONDS, None, "a client's time holds the way to the server, too")
+    yield f"{'requests, of which failed':<32}{_counts(before):>12}{'—':>14}{_counts(after):>12}"
+    unpredicted.setdefault("the demonstration sends as many again", []).append("requests")
+    yield ""
+    for why, labels in unpredicted.items():
+        yield f"not predicted: {', '.join(labels)}: {why}"
+
+
+def _of_another_phase(finding: Finding) -> str:
+    """Return why the time of one phase is not predicted."""
+    predicted = finding.suggestion.prediction if finding.suggestion else None
+    return f"the suggestion is about its {predicted.phase.value}" if predicted else _why_no_mean(finding)
+
+
+def _why_no_mean(finding: Finding) -> str:
+    """Return why nothing is predicted of whole requests."""
+    return finding.effect.because if isinstance(finding.effect, Unpredicted) else "the check predicts none"
 
 
 def _all_versions(finding: Finding) -> Subject:
     return Subject(server=finding.subject.server, model=finding.subject.model)
-
-
-def _row(label: str, before: float | None, predicted: float | None, after: float | None, unit: Unit) -> str:
-    shown = "" if predicted is None else unit.show(predicted)
-    return f"{label:<32}{unit.show(before):>12}{shown:>14}{unit.show(after):>12}"
 
 
 def _entry_mean(explanation: Explanation, finding: Finding) -> float | None:

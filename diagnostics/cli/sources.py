@@ -88,12 +88,12 @@ def explain_servers(
             left=lambda name: known.append(_left(name)),
         )
         explanation = until_sure(_timed(scrapes), question, names, known, _warn_below, fixed=window is not None)
-    return replace(explanation, window=_reached(explanation.window, servers)), bool(unfound)
+    return replace(explanation, window=reached(explanation.window, servers)), bool(unfound)
 
 
-def _reached(window: WindowFacts, servers: Sequence[TritonServer]) -> WindowFacts:
+def reached(window: WindowFacts, servers: Sequence[TritonServer]) -> WindowFacts:
     """Return the facts with what each server was called, and where its HTTP API is."""
-    addresses = {one.name: one.api.url for one in servers if one.api and one.api.url.startswith("http")}
+    addresses = {one.name: one.http_url for one in servers if one.http_url}
     return replace(window, addresses=addresses, given={one.name: one.given for one in servers if one.given})
 
 

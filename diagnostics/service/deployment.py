@@ -70,10 +70,12 @@ class Deployment:
         interval: float,
         objective: Objective | None = None,
         blind_spots: Callable[[], Sequence[BlindSpot]] = lambda: (),
+        addresses: Callable[[], Mapping[str, str]] = dict,
         awake: WindowLru | None = None,
     ) -> None:
         self.name, self.interval, self.book, self._window = name, interval, book, window
         self.objective, self._blind_spots, self._metrics, self._awake = objective, blind_spots, metrics, awake
+        self._addresses = addresses
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
         self._bytes, self._lock = 0, threading.Lock()
         self.latest: float | None = None
@@ -170,7 +172,8 @@ class Deployment:
             light=True,  # hundreds of deployments are remembered at once
             validation=Validation(simulate=simulate, forecasts=self._forecasts),
         )
-        return diagnose(evidence, options)
+        found = diagnose(evidence, options)
+        return replace(found, window=replace(found.window, addresses=self._addresses()))
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

@@ -193,6 +193,7 @@ class Service:
             interval=planned.interval,
             objective=planned.objective,
             blind_spots=lambda: self._blind_spots(planned.name),
+            addresses=lambda: self._addresses(planned.name),
             awake=self._awake,
         )
         if self._memory is not None:
@@ -210,6 +211,12 @@ class Service:
     def _blind_spots(self, deployment: str) -> list[BlindSpot]:
         readers = [job.reader for job in self._jobs.values() if job.deployment == deployment]
         return [spot for reader in readers if isinstance(reader, TritonReader) for spot in reader.blind_spots]
+
+    def _addresses(self, deployment: str) -> dict[str, str]:
+        """Return where the HTTP APIs of a deployment's servers are, by the servers' names."""
+        readers = [job.reader for job in self._jobs.values() if job.deployment == deployment]
+        servers = [one.found for one in readers if isinstance(one, TritonReader) and one.found is not None]
+        return {one.name: one.http_url for one in servers if one.http_url}
 
     def _deliver(self, job: Job, made: Round) -> None:
         if isinstance(job.reader, MachineReader):

@@ -106,6 +106,11 @@ class TritonServer:
         self._counted: Mapping[str, int] = {}
 
     @property
+    def http_url(self) -> str:
+        """The URL of its HTTP API, without credentials; empty where only gRPC or its metrics are read."""
+        return self.api.url if self.api is not None and self.api.url.startswith("http") else ""
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """The URLs that are read, without credentials."""
         found = (self.api.url if self.api else None, self.metrics.url if self.metrics else None)

@@ -297,6 +297,10 @@ def test_what_was_found_is_shown_with_its_source_and_its_labels(tmp_path: Path) 
         with finding.running():
             until(lambda: finding.service.board.read().targets)
             (target,) = finding.service.board.read().targets.values()
+            until(lambda: finding.service.board.read().evaluations)
+            (judged,) = finding.service.board.read().evaluations.values()
+    # What is to be pasted names the address that is read, not port 8000.
+    assert set(judged.explanation.window.addresses.values()) == {f"http://{place}"}
     assert (target.found_by, target.up) == (f"file {tmp_path}/*.json", True)
     assert target.labels == {"team": "chat", "api_token": "[REDACTED]"}
 
