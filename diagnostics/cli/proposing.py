@@ -111,6 +111,7 @@ def swept(seen: SourceEvidence, request: ChangeRequest, text: str) -> SweepPropo
         load=ground.load,
         baseline=performance(ground.fitted, seed=request.seed),
         measured_mean=ground.fitted.measured.mean,
+        measured_p95=ground.fitted.measured.p95,
         sweep=sweep,
         assumptions=tuple(dict.fromkeys(changed(ground.fitted, cases[-1 if at is None else at]).assumptions)),
         patches=patches(seen.evidence, ground.on.server, wanted),

@@ -82,6 +82,7 @@ class SweepProposal:
         moves: settings that change at every value.
         baseline: what is forecast of the deployment as it is.
         measured_mean: mean seconds that were measured; None where unknown.
+        measured_p95: 95th percentile of traced requests, in seconds; None without traces.
         assumptions: what the numbers rest on.
         patches: how to apply the knee and the moves; empty where the knee is what is in effect.
 
@@ -93,6 +94,7 @@ class SweepProposal:
     load: LoadChange
     baseline: Performance
     measured_mean: float | None
+    measured_p95: float | None = None
     sweep: ForecastSweep
     assumptions: tuple[str, ...]
     patches: tuple[tuple[str, Advice], ...]
@@ -154,6 +156,7 @@ class TunedProposal:
         others: settings of each runner-up.
         patches: how to apply the answer, by model; empty where there is none.
         measured_mean: mean seconds end to end that were measured; None where unknown.
+        measured_p95: 95th percentile of traced requests, in seconds; None without traces.
         assumptions: what the numbers rest on.
         shortfall: why nothing meets the objective; None where something does, or nothing was simulated.
         packing: how few GPUs hold the models with the answer; None where no GPU was seen.
@@ -172,6 +175,7 @@ class TunedProposal:
     others: tuple[tuple[Move, ...], ...]
     patches: tuple[tuple[str, Advice], ...]
     measured_mean: float | None
+    measured_p95: float | None = None
     assumptions: tuple[str, ...]
     shortfall: InfeasibilityReport | None
     packing: Packing | None
@@ -228,6 +232,7 @@ class CarriedProposal:
         moves: what each changes.
         patches: how to apply the first, by model.
         measured_mean: mean seconds end to end that were measured; None where unknown.
+        measured_p95: 95th percentile of traced requests, in seconds; None without traces.
         assumptions: what the numbers rest on.
         seconds: how long the search took.
         test: the load that confirms it.
@@ -244,6 +249,7 @@ class CarriedProposal:
     moves: tuple[tuple[Move, ...], ...]
     patches: tuple[tuple[str, Advice], ...]
     measured_mean: float | None
+    measured_p95: float | None = None
     assumptions: tuple[str, ...]
     seconds: float
     test: Test

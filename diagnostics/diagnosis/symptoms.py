@@ -151,11 +151,11 @@ def _queues(evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, 
 def _of_requests(item: Anatomy, seconds: float, perhaps: Sequence[Anatomy]) -> str:
     """Return which part of whose request time some seconds are: of the entry point's, also of one that is likely."""
     caller = None if item.ensemble else caller_of(item, perhaps)
-    entry = item if caller is None else caller
-    mean = max(entry.mean_seconds, seconds)
-    part = f"{Unit.RATIO.show(seconds / mean)} of the {Unit.SECONDS.show(mean)} of a request to "
-    name = entry.ensemble or entry.stages[0].model
-    return part + (name if caller is None else f"{name}, which seems to call {item.stages[0].model}")
+    mean = max((caller or item).mean_seconds, seconds)
+    share, whole = Unit.RATIO.show(seconds / mean), Unit.SECONDS.show(mean)
+    if caller is not None:
+        return f"{share} of the {whole} of {caller.stages[0].model}, which seems to call it"
+    return f"{share} of the {whole} of {item.ensemble}" if item.ensemble else f"{share} of their {whole}"
 
 
 def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:

@@ -115,6 +115,7 @@ class Forecast:
         baseline: the model's own account of the window as it was, so that both sides err alike.
         predicted: the same with the change.
         measured_mean: mean seconds end to end that were measured in the window; None where unknown.
+        measured_p95: the 95th percentile that traces showed, in seconds; None without traces.
         assumptions: what the numbers rest on, one sentence each.
 
     """
@@ -122,4 +123,5 @@ class Forecast:
     baseline: Performance
     predicted: Performance
     measured_mean: float | None
+    measured_p95: float | None = None
     assumptions: tuple[str, ...]

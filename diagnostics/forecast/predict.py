@@ -63,6 +63,7 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
         baseline=baseline,
         predicted=_performance(after, seed, draws),
         measured_mean=fitted.measured.mean,
+        measured_p95=fitted.measured.p95,
         assumptions=(*after.assumptions, *stated),
     )
 

@@ -339,15 +339,15 @@ def end_to_end(finding: Finding) -> str:
         return ""
     name = finding.subject.ensemble or finding.subject.model
     now = Unit.SECONDS.show(finding.impact.mean_seconds)
-    return f"predicted mean of {name}: {now} → {Unit.SECONDS.show(after)}{unless}"
+    return f"predicted mean of {name}: measured {now} → {Unit.SECONDS.show(after)}{unless}"
 
 
 def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
     high = "unbounded" if mean.high is None else show(mean.high)
-    stated = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
+    stated = f"measured mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
     if effect.p95 is not None and effect.now_p95 is not None:
-        stated += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
+        stated += f", measured p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
     by = "" if effect.simulated else ", by formulas"
     return f"predicted end to end: {stated}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 

@@ -70,7 +70,7 @@ def test_settings_and_a_rate_are_forecast_together(requested: list[WhatIf]) -> N
 
     assert done.exit_code == 0
     assert done.output.startswith(
-        "chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3, 2 times\n  the arrivals\n"
+        "chat: modelled mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3,\n  2 times the arrivals\n"
     )
     (what_if,) = requested
     assert what_if.rate_factor == pytest.approx(2.0, rel=1e-3)
@@ -120,7 +120,7 @@ def test_terminals_without_unicode_or_colour_get_letters(
 
 
 def test_an_entry_that_is_called_less_can_be_named(requested: list[WhatIf]) -> None:
-    assert run("--entry", "other", "--rate", "2x").output.startswith("other: mean")
+    assert run("--entry", "other", "--rate", "2x").output.startswith("other: modelled mean")
 
 
 def test_clients_that_wait_for_their_answers_are_swept_by_their_number(

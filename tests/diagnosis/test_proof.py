@@ -79,7 +79,7 @@ def test_the_line_and_the_contract_hold_both_ends() -> None:
     stated, made = " ".join(text(reported()).split()), json.loads(json.dumps(report(reported())))
     prediction = made["findings"][0]["suggestion"]["prediction"]
 
-    assert "predicted end to end: mean 211 ms → " in stated
+    assert "predicted end to end: measured mean 211 ms → " in stated
     assert "predicted mean of" not in stated
     assert prediction["end_to_end"]["mean_seconds"]["interval90"][0] <= prediction["end_to_end"]["mean_seconds"]["now"]
     jsonschema.validate(made, json.loads(schema()))

@@ -13,11 +13,11 @@ ENTRY = Stage("chat", rate=40.0, execution=0.025, overhead=0.225)
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (None, "requests wait 100 ms for safety, 80 % of the 125 ms of a request to safety"),
-        (ENTRY, "requests wait 100 ms for safety, 40 % of the 250 ms of a request to chat, which seems to call safety"),
+        (None, "requests wait 100 ms for safety, 80 % of their 125 ms"),
+        (ENTRY, "requests wait 100 ms for safety, 40 % of the 250 ms of chat, which seems to call it"),
         (
             Stage("chat", rate=40.0, execution=0.025, overhead=0.225, config=chain("chat", "safety")),
-            "requests wait 100 ms for safety, 40 % of the 250 ms of a request to chat",
+            "requests wait 100 ms for safety, 40 % of the 250 ms of chat",
         ),
     ],
     ids=["called directly", "by what seems to be an ensemble", "by an ensemble"],

@@ -160,4 +160,4 @@ def test_the_repaired_configuration_of_a_recorded_incident_did_what_was_predicte
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["verify", *PAIR, "--fail-on", "inconclusive"]) == 0
-    assert capsys.readouterr().out.startswith("confirmed: embedder: mean 29.2 ms → 7.5 ms")
+    assert capsys.readouterr().out.startswith("confirmed: embedder: measured mean 29.2 ms → 7.5 ms")

@@ -99,18 +99,24 @@ def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None
     reported, warned = (
         as_text(forecast_document(replace(PROPOSALS["better"], forecast=one))) for one in (far, outside)
     )
-    assert "measured 110 ms (+155 %): within its interval" in reported.replace("\n", " ")
+    assert "mean 110 ms; modelled of the same window: mean 280 ms (+155 %): within its interval" in reported.replace("\n", " ")
     assert "trust the order of alternatives" in warned.replace("\n", " ")
+
+
+def test_a_measured_percentile_stands_beside_the_modelled_one() -> None:
+    proposal = replace(PROPOSALS["better"], forecast=replace(PROPOSALS["better"].forecast, measured_p95=0.6))
+    reported = " ".join(as_text(forecast_document(proposal)).split())
+    assert "measured over 40 s: mean 283 ms, p95 600 ms (of traced requests); modelled of the same window:" in reported
 
 
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     reported = as_text(forecast_document(PROPOSALS["better"]))
 
-    assert reported.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
+    assert reported.startswith("chat: modelled mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
     assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", reported)
     assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", reported)
     assert re.search(r"rejected +0/s +0.5/s", reported)
-    assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in reported
+    assert "measured over 40 s: mean 283 ms; modelled of the same window: mean 280 ms (−1 %)" in reported.replace("\n", " ")
     assert "count: 3" in reported
     assert list(load(LoadChange(rate_factor=2638.4))) == ["2,638 times the arrivals"]
     assert "2 times the arrivals, 4 clients" in " ".join(as_text(forecast_document(PROPOSALS["more load"])).split())
@@ -147,9 +153,9 @@ def test_letters_draw_the_same_bars_where_a_terminal_has_no_blocks() -> None:
 def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open() -> None:
     reported = {name: " ".join(as_text(verify_document(one, _WINDOWS)).split()) for name, one in VERIFICATIONS.items()}
 
-    assert reported["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
+    assert reported["confirmed"].startswith("confirmed: chat: measured mean 280 ms → 121 ms (−57 %): as predicted")
     assert "changed: safety instance_group.count 1 → 3" in reported["confirmed"]
-    assert reported["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above the prediction")
+    assert reported["refuted"].startswith("refuted: chat: measured mean 280 ms → 200 ms (−29 %): 67 % above the prediction")
     assert "next: measure for 5 min on each side" in reported["inconclusive"]
     assert "no difference larger than 4.6 ms in the mean" in reported["nothing changed"]
     assert "change measured −159 ms (−223 ms or more)" in reported["not bounded"]

@@ -61,7 +61,7 @@ def test_the_schema_refuses_what_is_neither() -> None:
 def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> None:
     reported = as_text(tuned_document(TUNED["certain"]))
 
-    assert reported.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: 560 ms → 200 ms\n")
+    assert reported.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: modelled 560 ms →\n  200 ms\n")
     assert "not certain" not in reported
     assert re.search(
         r"safety dynamic_batching.max_queue_delay_microseconds — → 500\n +120 ms +240 ms +1 +40 %", reported
@@ -85,7 +85,7 @@ def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possi
 
 
 def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
-    assert as_text(tuned_document(TUNED["as it is"])).startswith("chat meets p95 < 250ms as it is: 200 ms\n")
+    assert as_text(tuned_document(TUNED["as it is"])).startswith("chat meets p95 < 250ms as it is: modelled 200 ms\n")
     assert "meets p95 < 250ms at 2 times the arrivals:" in stated("at another load")
 
 

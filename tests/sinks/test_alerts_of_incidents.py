@@ -83,7 +83,9 @@ def test_a_finding_brings_suggestion_patch_and_prediction() -> None:
     reported = alert(*judged()).annotations
     assert reported["suggestion"].startswith("fix: ")
     assert "instance_group" in reported["patch"]
-    assert re.match(r"predicted end to end: mean .* → .*; predicted queue: .* → .*estimated", reported["prediction"])
+    assert re.match(
+        r"predicted end to end: measured mean .* → .*; predicted queue: .* → .*estimated", reported["prediction"]
+    )
 
 
 def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:

@@ -88,8 +88,8 @@ def headline(proposal: Proposal) -> str:
     if then is None:
         return f"{name} {NO_KEEPING_UP}: {what}"
     if now is None:
-        return f"{name} {NO_KEEPING_UP} now, then its mean is {_show(then.value)}: {what}"
-    return f"{name}: mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
+        return f"{name} {NO_KEEPING_UP} now, then its modelled mean is {_show(then.value)}: {what}"
+    return f"{name}: modelled mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
 
 
 def cannot_keep_up(one: Performance) -> str:
@@ -141,15 +141,26 @@ def estimate(one: Estimate | None) -> str:
     return f"{_show(one.value)} ({ends})"
 
 
-def against_measurement(baseline: Performance, measured: float | None) -> str:
-    """Return how the model's account of the window compares with what was measured in it."""
+def against_measurement(baseline: Performance, measured: float | None, p95: float | None, window: WindowFacts) -> str:
+    """Return what was measured of the window, and how the model's account of the same window compares.
+
+    Args:
+        baseline: the model's account.
+        measured: mean seconds that were measured; None where unknown.
+        p95: the 95th percentile of traced requests, in seconds; None without traces.
+        window: when that was.
+
+    """
     if measured is None or measured <= 0:
         return "the mean that was measured is not known, so the model could not be held against it"
+    over = "" if window.untimed else f" over {_show(window.end - window.start)}"
+    seen = f"measured{over}: mean {_show(measured)}{f', p95 {_show(p95)} (of traced requests)' if p95 else ''}"
     if baseline.mean is None:
-        return f"the model predicts no stable queue at this load; measured mean {_show(measured)}"
+        return f"{seen}; the model predicts no stable queue at this load"
     off = (baseline.mean.value - measured) / measured
-    shown = f"{_show(baseline.mean.value)}, measured {_show(measured)} ({_signed(off)})"
-    text = f"the model's mean of this window is {shown}"
+    text = f"{seen}; modelled of the same window: mean {_show(baseline.mean.value)} ({_signed(off)})"
+    if p95 and baseline.p95 is not None:
+        text += f", p95 {_show(baseline.p95.value)} ({_signed((baseline.p95.value - p95) / p95)})"
     if abs(off) <= _FAR:
         return text
     if baseline.accounts_for(measured):
@@ -187,8 +198,8 @@ def forecast_document(proposal: Proposal) -> Document:
         Headline(text=headline(proposal), colour=_colour(proposal)),
         Sentence(text=cannot_keep_up(found.predicted), under=2),
         Sentence(text=proposal.doubt, under=2),
-        *before_and_after(found.baseline, found.predicted, "now, by the model"),
-        Sentence(text=against_measurement(found.baseline, found.measured_mean)),
+        *before_and_after(found.baseline, found.predicted),
+        Sentence(text=against_measurement(found.baseline, found.measured_mean, found.measured_p95, proposal.window)),
         *ending([one for one in found.assumptions if one != proposal.doubt], proposal.patches, proposal.window),
     ]
 
@@ -202,13 +213,13 @@ def _colour(proposal: Proposal) -> str:
     return "" if then.value == now.value else "yellow"
 
 
-def before_and_after(before: Performance, after: Performance, now: str) -> Iterator[Block]:
-    """Yield tables of what requests experience and of the stages, before a change and after it."""
+def before_and_after(before: Performance, after: Performance) -> Iterator[Block]:
+    """Yield tables of what requests experience and of the stages, before a change and after it; both by the model."""
     yield Table(
         columns=(
             TableColumn(width=12),
-            TableColumn(head=now, width=30),
-            TableColumn(head="then (90 %)", width=30),
+            TableColumn(head="now, modelled (90 %)", width=30),
+            TableColumn(head="then, modelled (90 %)", width=30),
             TableColumn(head="change"),
         ),
         rows=rows(before, after),
@@ -290,7 +301,9 @@ def sweep_document(proposal: SweepProposal) -> Document:
         Headline(text=sweep_headline(proposal)),
         _sweep_table(proposal),
         _plot(proposal),
-        Sentence(text=against_measurement(proposal.baseline, proposal.measured_mean)),
+        Sentence(
+            text=against_measurement(proposal.baseline, proposal.measured_mean, proposal.measured_p95, proposal.window)
+        ),
         *ending(proposal.assumptions, proposal.patches, proposal.window),
     ]
 

@@ -31,8 +31,8 @@ def headline(found: TunedProposal) -> str:
         return f"{name}: no setting found meets {target.text}{load}{_nearest(found)}"
     now, then = (_value(target, one) for one in (found.tuning.baseline, best.performance))
     if not best.changes:
-        return f"{name} meets {target.text}{load} as it is: {then}"
-    return f"{name}: {_changes(found.moves)} meets {target.text}{load}: {now} → {then}"
+        return f"{name} meets {target.text}{load} as it is: modelled {then}"
+    return f"{name}: {_changes(found.moves)} meets {target.text}{load}: modelled {now} → {then}"
 
 
 def _nearest(found: TunedProposal) -> str:
@@ -45,7 +45,7 @@ def _nearest(found: TunedProposal) -> str:
     how = f"with {_changes(found.moves)}" if found.moves else "as it is"
     if value is None:
         return f"; it {words.NO_KEEPING_UP} {how}"
-    return f"; nearest is {_show(value.value)}, {how}{refused}"
+    return f"; nearest is modelled {_show(value.value)}, {how}{refused}"
 
 
 def _value(target: LatencyTarget, one: Performance) -> str:
@@ -216,7 +216,7 @@ def tuned_document(found: TunedProposal) -> Document:
         Sentence(text=certainty(found), under=2),
         Points(items=list(reasons(found))),
         Sentence(text=cause(found), under=2),
-        *(words.before_and_after(now, shown.performance, "now") if shown else ()),
+        *(words.before_and_after(now, shown.performance) if shown else ()),
         _settings(("would do as well", "mean", target.statistic, "instances", "GPU"), candidates(found)),
         Sentence(text=searched(found)),
         Sentence(text=_against_measurement(found, now), under=0),
@@ -232,7 +232,9 @@ def _settings(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _against_measurement(found: TunedProposal | CarriedProposal, now: Performance) -> str:
-    return words.against_measurement(now, found.measured_mean) if found.load.same else ""
+    if not found.load.same:
+        return ""
+    return words.against_measurement(now, found.measured_mean, found.measured_p95, found.window)
 
 
 def carried_document(found: CarriedProposal) -> Document:

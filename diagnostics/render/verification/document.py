@@ -22,7 +22,7 @@ def headline(found: Verification) -> str:
     if not found.measures:
         return f"{found.entry}: {found.judgement.reason}"
     first = found.measures[0]
-    return f"{found.entry}: mean {_from_to(first)}: {found.judgement.reason}"
+    return f"{found.entry}: measured mean {_from_to(first)}: {found.judgement.reason}"
 
 
 def _from_to(one: Measure) -> str:
