@@ -23,6 +23,7 @@ QUEUE_SUMMARY = "nv_inference_queue_summary_us"
 LOAD_DURATION = "nv_model_load_duration_secs"
 CACHE_HITS = "nv_cache_num_hits_per_model"
 CACHE_MISSES = "nv_cache_num_misses_per_model"
+CACHE_MISS_DURATION = "nv_cache_miss_duration_per_model"
 PINNED_MEMORY_USED = "nv_pinned_memory_pool_used_bytes"
 PINNED_MEMORY_TOTAL = "nv_pinned_memory_pool_total_bytes"
 

@@ -27,7 +27,8 @@ others, work and waiting for a lock look the same. No instance count is proposed
 - Responses that leave in order (`preserve_ordering`): what new instances finish early would wait for earlier ones.
 - A model that waits for models it calls (`bls-serialization`). If a callee is the limit, the callee is named instead.
 - A next stage that completes less than this one passes on: requests would wait there instead.
-- With one instance, a lock that a second one would share: nothing shows it in advance.
+- With one instance, a lock or a slow service that a second one would share: nothing shows it in advance. If executions
+  use no processor, the prediction says so.
 - Instances that hang or are gone: new ones would only replace them (`execution-hung`).
 - A rate limiter that is off (see the server's log).
 - A rate limiter that is not the limit: its resources idle, or more instances execute.
@@ -79,6 +80,7 @@ from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.capacity import MOST_AT_ONCE, RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.signal import Reading, Scope, Subject
@@ -154,7 +156,7 @@ def _finding(ledger: Ledger, subject: Subject, more: Scaling, forecast: StageFor
     entry = ledger.entry_of(subject)
     caller = f"; {entry.caller}, which calls it, waits as long" if entry and entry.caller else ""
     risk = _risk(ledger, subject)
-    unless = "the backend shares a lock or thread pool" if risk and now == 1 else ""
+    unless = "the backend shares a lock or thread pool" if risk else _awaited(ledger, subject)
     return Fires(
         summary=f"{lanes} of {subject.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
         f"{show(queue)} for {show(_work(ledger, subject))} of work{caller}",
@@ -163,7 +165,9 @@ def _finding(ledger: Ledger, subject: Subject, more: Scaling, forecast: StageFor
         suggestion=Suggestion(
             text=f"raise {words}{shared}{risk}",
             change=change,
-            prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions, unless),
+            prediction=prediction(
+                Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions, unless if now == 1 else ""
+            ),
         ),
     )
 
@@ -173,6 +177,18 @@ def _work(ledger: Ledger, subject: Subject) -> float:
     execution, size = ledger.need(EXECUTION_SECONDS, subject), ledger.evidence.read(BATCH_SIZE, subject).value or 1.0
     of_request = ledger.evidence.read(COMPUTE_SECONDS, subject).value
     return max(of_request, execution) if of_request is not None and size > 1 else execution
+
+
+def _awaited(ledger: Ledger, subject: Subject) -> str:
+    """Return what would keep a second instance from being quicker, where executions use no device and no processor.
+
+    They wait for something then, as a service or a lock, which was as slow before: nothing shows what more callers do
+    to it.
+    """
+    used, on_gpu = ledger.evidence.read(CPU_PER_LANE, subject).value, ledger.evidence.read(ON_GPU, subject).value
+    if used is None or used >= HARDLY_WAITS or on_gpu != 0:
+        return ""
+    return f"what its executions wait for (they use {Unit.RATIO.show(used)} of a processor) serves one at a time"
 
 
 def _risk(ledger: Ledger, subject: Subject) -> str:

@@ -16,6 +16,7 @@ from diagnostics.diagnosis.held_up import io_seconds
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.cache import CACHE_LOOKUPS, CACHE_MISS_SECONDS, never_hits
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
@@ -78,6 +79,7 @@ def symptoms(
         *_absences(evidence, found),
         *_stuck(evidence),
         *_disks(evidence, anatomy),
+        *_caches(evidence, anatomy),
         *_queues(evidence, anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
@@ -131,6 +133,22 @@ def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
                 f"{Unit.SECONDS.show(each)} of each request",
                 next_measurement=IO_THREADS.fix,
             )
+
+
+def _caches(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Response caches that are asked for each request and never answer one, where that takes what is worth a change."""
+    for item in anatomy:
+        for stage in item.stages:
+            on = Subject(server=item.server, model=stage.model)
+            each = evidence.read(CACHE_MISS_SECONDS, on).value or 0.0
+            if never_hits(evidence.read, on) and each >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds):
+                yield Symptom(
+                    text=f"the response cache of {stage.model} answered none of "
+                    f"{Unit.COUNT.show(evidence.read(CACHE_LOOKUPS, on).value)} requests, and takes "
+                    f"{Unit.SECONDS.show(each)} of each",
+                    next_measurement="compare the inputs of two requests that should be equal: a time, an id or a seed "
+                    f"makes each one new; if none is equal, set response_cache.enable of {stage.model} to false",
+                )
 
 
 def _queues(evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:

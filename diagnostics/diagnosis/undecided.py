@@ -331,18 +331,18 @@ def most_telling(left: Sequence[Open], about: Cell | None = None) -> Open | None
         The one with the largest share of those that the measurement decides; None where nothing is undecided.
 
     """
-    asked = [one for one in left if one.next_measurement and (about is None or about in one.cells)]
+    waiting = [one for one in left if one.next_measurement and (about is None or about in one.cells)]
     parts: dict[str, dict[Cell, float]] = {}
-    for one in asked:
+    for one in waiting:
         mine = parts.setdefault(one.next_measurement, {})
         for cell, seconds in one.cells.items():
             mine[cell] = max(mine.get(cell, 0.0), seconds / one.mean_seconds)
-    lacking = Counter(one.next_measurement for one in asked)
+    lacking = Counter(one.next_measurement for one in waiting)
 
     def weight(one: Open) -> tuple[float, int]:
         return round(sum(parts[one.next_measurement].values()), 2), lacking[one.next_measurement]
 
-    return max(asked, key=weight, default=None)
+    return max(waiting, key=weight, default=None)
 
 
 def _checks(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Iterator[Open]:

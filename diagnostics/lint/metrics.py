@@ -26,7 +26,7 @@ COUNTERS = DURATIONS | {
     names.CACHE_HITS,
     names.CACHE_MISSES,
     "nv_cache_hit_duration_per_model",
-    "nv_cache_miss_duration_per_model",
+    names.CACHE_MISS_DURATION,
     names.GPU_ENERGY,
     ENGINE_DISAGGREGATED,
 }

@@ -31,6 +31,8 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
     names.INFER_DURATION: (Counter.INFER_SECONDS, MICROSECOND),
     names.OUTPUT_DURATION: (Counter.OUTPUT_SECONDS, MICROSECOND),
     names.CACHE_HITS: (Counter.CACHE_HITS, 1.0),
+    names.CACHE_MISSES: (Counter.CACHE_MISSES, 1.0),
+    names.CACHE_MISS_DURATION: (Counter.CACHE_MISS_SECONDS, MICROSECOND),
 }
 
 # Failures that are also counted for themselves.
@@ -151,6 +153,9 @@ def counters_from_statistics(model: ModelStatistics) -> dict[Counter, float]:
         Counter.OUTPUT_SECONDS: model.compute_output.seconds,
         Counter.CACHE_HITS: float(model.cache_hit.count),
     }
+    if model.cache_miss.count:  # few models have a cache, and a row is held per model and read
+        counters[Counter.CACHE_MISSES] = float(model.cache_miss.count)
+        counters[Counter.CACHE_MISS_SECONDS] = model.cache_miss.seconds
     for part in model.lost:
         del counters[_OF_DURATIONS[part]]
     return counters

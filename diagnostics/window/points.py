@@ -108,6 +108,8 @@ class Counter(StrEnum):
     INFER_SECONDS = "infer_seconds"
     OUTPUT_SECONDS = "output_seconds"
     CACHE_HITS = "cache_hits"
+    CACHE_MISSES = "cache_misses"
+    CACHE_MISS_SECONDS = "cache_miss_seconds"
 
 
 # The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on

@@ -9,8 +9,9 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Expected, Fires, Unknown
 from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
-from diagnostics.signals.host import COPY_CPU
+from diagnostics.signals.host import COPY_CPU, CPU_PER_LANE
 from diagnostics.signals.settings import INSTANCES, PRESERVES_ORDER
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_RATE
@@ -18,6 +19,8 @@ from diagnostics.window.window import Window
 from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
 from tests.builders_machine import SERVER_PID, START, machine_window, processes
 from tests.checks.stated import decided
+
+SINGLE = "single-instance-serialization"
 
 
 def firing(check: str) -> Mapping[Signal, float]:
@@ -68,6 +71,21 @@ def test_what_is_not_known_to_use_a_processor_is_not_named() -> None:
 
     assert not explained(window).actionable
     assert "I/O" in explained(window).next_measurement
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [({CPU_PER_LANE: 0.02, ON_GPU: 0}, True), ({CPU_PER_LANE: 0.9, ON_GPU: 0}, False), ({CPU_PER_LANE: 0.02}, False)],
+    ids=["waits", "computes", "perhaps on a GPU"],
+)
+def test_what_an_instance_waits_for_may_be_as_slow_for_a_second_one(stated: Mapping[Signal, float], said: bool) -> None:
+    """A database that was slow all along looks like a slow model; more instances are more callers."""
+    outcome, _ = decided(catalogue()[SINGLE], {**firing(SINGLE), **stated})
+
+    assert isinstance(outcome, Fires)
+    assert outcome.suggestion is not None
+    assert outcome.suggestion.prediction is not None
+    assert ("executions wait for" in outcome.suggestion.prediction.unless) is said
 
 
 def _on_disk(io_threads: int, model: str = "m") -> Window:
