@@ -13,6 +13,7 @@ its own limit (`max_inflight_requests`), or runs many small steps that one stage
   largest gap counts as its work.
 - Branches that wait for each other: the gap is measured after the last one.
 - A server that waits for a disk: its input and output phases are long, and use no CPU.
+- Stages whose responses leave in order (`preserve_ordering` and several instances): finished ones may wait.
 - A host without spare CPU, which delays every hand-over (`host-cpu-starved`).
 
 ## Do
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import COPIES, HOST_FULL, host_is_full, waits_in_copies
+from diagnostics.checks.gates import COPIES, HOST_FULL, expect_any_order, host_is_full, waits_in_copies
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.gaps import HIDDEN_MEMBERS, OVERHEAD_SECONDS
@@ -62,6 +63,9 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the host's processors are full: every hand-over is late")
     if waits_in_copies(ledger, subject):
         raise ledger.conflicting(COPY_CPU)
+    ensemble = ledger.evidence.graph(subject.server).ensembles.get(subject.ensemble or "")
+    for model in ensemble.models() if ensemble else ():
+        expect_any_order(ledger, Subject(server=subject.server, model=model))
     seconds = lost.value or 0.0
     return Fires(
         summary=f"each request of {subject.ensemble} spends {Unit.SECONDS.show(seconds)} between its stages",

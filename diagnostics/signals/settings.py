@@ -91,8 +91,11 @@ PRESERVES_ORDER = _setting(
     "preserve_ordering",
     Unit.COUNT,
     "1 when responses leave in the order of their requests: a finished one waits for earlier ones, in no counter.",
-    lambda config: float(config.dynamic_batching is not None and config.dynamic_batching.preserve_ordering),
-    fix="if no client needs the order, set dynamic_batching.preserve_ordering to false, and compare what clients see",
+    lambda config: float(
+        config.sequences_in_order or (config.dynamic_batching is not None and config.dynamic_batching.preserve_ordering)
+    ),
+    fix="if no client needs the order, set preserve_ordering (of dynamic_batching, or of sequence_batching.oldest) to "
+    "false, and compare what clients see",
 )
 BATCH_DELAY = _setting("max_queue_delay", Unit.SECONDS, "How long a request may wait for others to join.", _delay)
 QUEUE_LIMIT = _setting("max_queue_size", Unit.COUNT, "Requests a queue may hold; 0 is no limit.", _queue_limit)

@@ -122,6 +122,7 @@ class ModelConfig:
         instance_groups: none for an ensemble.
         dynamic_batching: None when the dynamic batcher is off.
         sequence_batching: whether the sequence batcher schedules it.
+        sequences_in_order: whether that keeps responses in the order of their requests (its strategy `oldest`).
         ensemble_steps: an ensemble's steps in the file's order; else none.
         warmups: samples run before the model counts as loaded.
         decoupled: whether a request may have any number of responses.
@@ -139,6 +140,7 @@ class ModelConfig:
     instance_groups: tuple[InstanceGroup, ...] = ()
     dynamic_batching: DynamicBatching | None = None
     sequence_batching: bool = False
+    sequences_in_order: bool = False
     ensemble_steps: tuple[EnsembleStep, ...] = ()
     warmups: tuple[Warmup, ...] = ()
     decoupled: bool = False
@@ -207,6 +209,7 @@ def model_config_of(fields: JsonFields) -> ModelConfig:
         instance_groups=tuple(_group(group) for group in fields.children("instance_group")),
         dynamic_batching=_batching(fields.child("dynamic_batching")) if fields.has("dynamic_batching") else None,
         sequence_batching=fields.has("sequence_batching"),
+        sequences_in_order=fields.child("sequence_batching").child("oldest").flag("preserve_ordering"),
         ensemble_steps=tuple(_step(step) for step in fields.child("ensemble_scheduling").children("step")),
         warmups=tuple(_warmup(warmup) for warmup in fields.children("model_warmup")),
         decoupled=fields.child("model_transaction_policy").flag("decoupled"),

@@ -15,9 +15,10 @@ from diagnostics.signals.host import COPY_CPU, CPU_PER_LANE
 from diagnostics.signals.settings import INSTANCES, PRESERVES_ORDER
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_RATE
-from diagnostics.window.window import Window
-from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
+from diagnostics.window.window import Window, window_of
+from tests.builders import Stage, SyntheticTriton, chain, explained, host_body, model_config, view_of
 from tests.builders_machine import SERVER_PID, START, machine_window, processes
+from tests.builders_traces import Leg, ensemble_trace, export, exported
 from tests.checks.stated import decided
 
 SINGLE = "single-instance-serialization"
@@ -123,3 +124,37 @@ def test_more_threads_than_executions_that_wait_for_a_disk_hold_clients_up_as_we
         outcome, ledger = decided(catalogue()["client-or-transport-bound"], {**stated, IO_THREADS: threads})
         assert isinstance(outcome, expected)
         assert expected is Fires or "disk" in ledger.absent[IO_THREADS.name][0].fix
+
+
+def _with_gaps(scheduling: Mapping[str, object], count: int) -> list[str]:
+    """Return what is found of an ensemble with 50 ms between its stages, of which the first is scheduled so."""
+    groups = [{"kind": "KIND_CPU", "count": count}]
+    first = {**model_config("first", backend="onnxruntime", max_batch=8, groups=groups), **scheduling}
+    members = (
+        Stage("first", rate=10, execution=0.01, config=first),
+        Stage("second", rate=10, execution=0.012, config=model_config("second", backend="onnxruntime")),
+        Stage("video", rate=10, overhead=0.073, config=chain("video", "first", "second")),
+    )
+    stages = (Leg(model="first", compute=0.01), Leg(model="second", compute=0.012, gap=0.05))
+    traced = [ensemble_trace(f"{n:032x}", at=0.5 * n + 0.1, stages=stages, name="video") for n in range(119)]
+    scrapes = [*SyntheticTriton(models=members).scrapes(), exported(export(s for trace in traced for s in trace))]
+    return [one.check for one in explained(window_of(scrapes)).actionable]
+
+
+IN_ORDER = {"preserve_ordering": True}
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "count", "found"),
+    [
+        ({"dynamic_batching": {}}, 4, ["ensemble-overhead"]),
+        ({"dynamic_batching": IN_ORDER}, 4, []),
+        ({"dynamic_batching": IN_ORDER}, 1, ["ensemble-overhead"]),
+        ({"sequence_batching": {"oldest": IN_ORDER}}, 4, []),
+    ],
+    ids=["in any order", "in order", "one instance", "sequences in order"],
+)
+def test_time_between_stages_may_be_a_wait_for_earlier_responses(
+    scheduling: Mapping[str, object], count: int, found: list[str]
+) -> None:
+    assert _with_gaps(scheduling, count) == found
