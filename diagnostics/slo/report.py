@@ -64,7 +64,8 @@ _LEAST_SEEN = 0.5
 class Burn:
     """One window: events, and how fast the budget burned; `low` and `high` hold the rate at about 95 %.
 
-    `rate`, `low` and `high` are multiples of what is allowed, None where nothing happened.
+    `seen` are the seconds of it in which events are known. `rate`, `low` and `high` are multiples of what is allowed,
+    None where nothing happened.
     """
 
     seconds: float
@@ -73,6 +74,7 @@ class Burn:
     rate: float | None
     low: float | None
     high: float | None
+    seen: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class SloReport:
         period: its length in seconds.
         seen: seconds of it in which events are known, 0 for none.
         tally: the period's events, as far as they are known.
-        allowed: bad events that the period allows, at the traffic that was seen.
+        allowed: bad events that the period allows, at the traffic that was seen; extrapolated where `seen` is shorter.
         burns: the alerts' windows, shortest first, of which half was seen; else the shortest alone.
         alerts: pairs of windows that are an alert now.
         forecast: when the budget will be spent; None where nothing was counted.
@@ -197,6 +199,7 @@ def _burn(one: WindowEvents, allowed: float, seconds: float) -> Burn:
         rate=rate,
         low=low / allowed if rate is not None else None,
         high=high / allowed if rate is not None else None,
+        seen=one.seconds,
     )
 
 

@@ -194,7 +194,11 @@ def report_metrics(reports: Sequence[SloReport]) -> Iterator[Metric]:
     """Yield the gauges of how objectives stand."""
     objective = GaugeMetricFamily(OBJECTIVE, "Share of requests that must be good.", labels=("slo",))
     burn = GaugeMetricFamily(BURN, "How many times faster than allowed the budget burns.", labels=("slo", "window"))
-    left = GaugeMetricFamily(LEFT, "Share of the period's budget that is left; below 0: overspent.", labels=("slo",))
+    left = GaugeMetricFamily(
+        LEFT,
+        "Share of the period's budget that is left; below 0: overspent. Extrapolated until the period was measured.",
+        labels=("slo",),
+    )
     for one in reports:
         objective.add_metric((one.slo.name,), one.slo.objective)
         for window in one.burns:

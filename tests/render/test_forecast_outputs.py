@@ -99,7 +99,9 @@ def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None
     reported, warned = (
         as_text(forecast_document(replace(PROPOSALS["better"], forecast=one))) for one in (far, outside)
     )
-    assert "mean 110 ms; modelled of the same window: mean 280 ms (+155 %): within its interval" in reported.replace("\n", " ")
+    assert "mean 110 ms; modelled of the same window: mean 280 ms (+155 %): within its interval" in reported.replace(
+        "\n", " "
+    )
     assert "trust the order of alternatives" in warned.replace("\n", " ")
 
 
@@ -116,7 +118,9 @@ def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", reported)
     assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", reported)
     assert re.search(r"rejected +0/s +0.5/s", reported)
-    assert "measured over 40 s: mean 283 ms; modelled of the same window: mean 280 ms (−1 %)" in reported.replace("\n", " ")
+    assert "measured over 40 s: mean 283 ms; modelled of the same window: mean 280 ms (−1 %)" in reported.replace(
+        "\n", " "
+    )
     assert "count: 3" in reported
     assert list(load(LoadChange(rate_factor=2638.4))) == ["2,638 times the arrivals"]
     assert "2 times the arrivals, 4 clients" in " ".join(as_text(forecast_document(PROPOSALS["more load"])).split())
@@ -155,7 +159,9 @@ def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open()
 
     assert reported["confirmed"].startswith("confirmed: chat: measured mean 280 ms → 121 ms (−57 %): as predicted")
     assert "changed: safety instance_group.count 1 → 3" in reported["confirmed"]
-    assert reported["refuted"].startswith("refuted: chat: measured mean 280 ms → 200 ms (−29 %): 67 % above the prediction")
+    assert reported["refuted"].startswith(
+        "refuted: chat: measured mean 280 ms → 200 ms (−29 %): 67 % above the prediction"
+    )
     assert "next: measure for 5 min on each side" in reported["inconclusive"]
     assert "no difference larger than 4.6 ms in the mean" in reported["nothing changed"]
     assert "change measured −159 ms (−223 ms or more)" in reported["not bounded"]

@@ -61,7 +61,9 @@ def test_the_schema_refuses_what_is_neither() -> None:
 def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> None:
     reported = as_text(tuned_document(TUNED["certain"]))
 
-    assert reported.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 250ms: modelled 560 ms →\n  200 ms\n")
+    assert reported.startswith(
+        "chat: safety instance_group.count 1 → 2 meets p95 < 250ms: modelled 560 ms →\n  200 ms\n"
+    )
     assert "not certain" not in reported
     assert re.search(
         r"safety dynamic_batching.max_queue_delay_microseconds — → 500\n +120 ms +240 ms +1 +40 %", reported

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -40,6 +41,27 @@ def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.Captur
     assert "51 % went to single-instance-serialization of safety on triton-0" in reported
     assert "49 % is unexplained" in reported
     assert "1,371 events, 0 bad (from metrics)" in reported
+
+
+def test_what_is_measured_and_what_is_extrapolated_are_told_apart(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["slo", str(CAPTURE), "--slo", file]) == 0
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "measured in 36.1 s: 1,371 events, 0 bad" in reported
+    assert "is spent; the budget is extrapolated from 36.1 s of traffic and moves with it" in reported
+    assert "over 5 min, of which 36.1 s were measured" in reported
+    assert "extrapolated from the last 36.1 s, the budget is spent in" in reported
+
+
+def test_of_a_period_that_was_measured_whole_nothing_is_extrapolated(file: str) -> None:
+    reports, _ = reports_from(
+        [str(CAPTURE)], read_slos([Path(file)]), period=None, config_file=None, deployment=None, options=SourceOptions()
+    )
+    reported = as_markdown(slo_document([replace(one, seen=one.period) for one in reports]))
+    assert "is spent" in reported
+    assert "the budget is extrapolated" not in reported
+    assert "measured in" not in reported
 
 
 def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> None:

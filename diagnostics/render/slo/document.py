@@ -41,7 +41,8 @@ def events(report: SloReport) -> str:
     tally = report.tally
     if tally.total <= 0:
         return f"no events: {report.silence}"
-    total = f"{tally.total:,.0f} events"
+    over = "" if _whole(report) else f"measured in {span(report.seen)}: "
+    total = f"{over}{tally.total:,.0f} events"
     source = f" (from {tally.source})" if tally.source else ""
     if tally.counted:
         return f"{total}, {tally.bad:,.0f} bad{source}"
@@ -58,7 +59,15 @@ def budget(report: SloReport) -> str:
     spent = Unit.RATIO.show(1.0 - report.left) + _bounds(report)
     allowed = f"{report.allowed:,.0f}" if report.allowed >= 10 else f"{report.allowed:.2g}"
     text = f"{spent} of the budget of {allowed} bad events in {span(report.period)} is spent"
-    return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of it was measured"
+    if _whole(report):
+        return text
+    # Without a bad event more, the spent share falls as the traffic that the budget is reckoned from grows.
+    return f"{text}; the budget is extrapolated from {span(report.seen)} of traffic and moves with it"
+
+
+def _whole(report: SloReport) -> bool:
+    """Return whether all of the period was measured, so that nothing of its budget is extrapolated."""
+    return report.seen >= 0.99 * report.period
 
 
 def budget_left(report: SloReport) -> str:
@@ -87,7 +96,8 @@ def burn(one: Burn) -> str:
     """Return how fast one window burns."""
     if one.rate is None:
         return f"no events in {span(one.seconds)}"
-    return f"{one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)}) over {span(one.seconds)}"
+    partly = "" if one.seen >= 0.99 * one.seconds else f", of which {span(one.seen)} were measured"
+    return f"{one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)}) over {span(one.seconds)}{partly}"
 
 
 def _rate(value: float) -> str:
@@ -106,10 +116,10 @@ def ending(found: BudgetForecast | None) -> str:
         # No period is longer: what is spent later is not spent in any.
         early = found.soonest is not None and found.soonest <= LONGEST_PERIOD
         worst = f"; at worst it is spent in {soonest}" if early else ""
-        return f"at the pace of the last {span(found.over)} the budget lasts{worst}"
+        return f"extrapolated from the last {span(found.over)}, the budget lasts{worst}"
     latest = span(found.latest) if found.latest is not None else "never"
     bounds = f"({soonest} to {latest})"
-    return f"at the pace of the last {span(found.over)} the budget is spent in {span(found.expected)} {bounds}"
+    return f"extrapolated from the last {span(found.over)}, the budget is spent in {span(found.expected)} {bounds}"
 
 
 def alerts(report: SloReport) -> Iterator[str]:
