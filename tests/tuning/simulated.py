@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.observing import ModelOutcome, SimulationResult
+from diagnostics.tuning.simulation.observing import EntryOutcome, ModelOutcome, SimulationResult
 from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 
@@ -67,3 +69,32 @@ def mean(values: Sequence[float]) -> float:
 
 def queue(outcome: ModelOutcome) -> float:
     return mean(outcome.waits)
+
+
+def assert_one_outcome(scenario: Scenario, *, seed: int, seconds: float = 3.0) -> None:
+    """Refuse a scenario that events, one after the other, give another outcome than the way that is chosen for it."""
+    ours = simulate(scenario, seconds=seconds, warmup_seconds=0.5, seed=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diagnostics.tuning.simulation.simulate.in_order", lambda _: None)
+        patch.setattr("diagnostics.tuning.simulation.simulate.holds_rows", lambda _: False)
+        theirs = simulate(scenario, seconds=seconds, warmup_seconds=0.5, seed=seed)
+    assert ours.stable == theirs.stable
+    for name, entry in ours.entries.items():
+        _alike(entry, theirs.entries[name], ("latencies",), ("in_system",), ("arrived", "failed", "answered"))
+    for name, one in ours.models.items():
+        numbers = ("arrived", "executions", "items", "refused")
+        _alike(one, theirs.models[name], ("waits", "service"), ("busy_share", "queue_length"), numbers)
+
+
+def _alike(
+    ours: EntryOutcome | ModelOutcome,
+    theirs: EntryOutcome | ModelOutcome,
+    series: Sequence[str],
+    means: Sequence[str],
+    numbers: Sequence[str],
+) -> None:
+    assert [getattr(ours, name) for name in numbers] == [getattr(theirs, name) for name in numbers]
+    for name in series:
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-9, abs=1e-9)
+    for name in means:
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-6, abs=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnostics.tuning.simulation.feed_forward import in_order
-from diagnostics.tuning.simulation.observing import EntryOutcome, ModelOutcome, SimulationResult
 from diagnostics.tuning.simulation.recursions import executed
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
@@ -24,11 +22,9 @@ from diagnostics.tuning.simulation.scenario import (
     Resource,
     Scenario,
 )
-from diagnostics.tuning.simulation.simulate import simulate
-from tests.tuning.simulated import alone, model
+from tests.tuning.simulated import alone, assert_one_outcome, model
 
-# No two of the lengths below are multiples of one another: what happens at one instant has no order of its own.
-SECONDS = 3.0
+# No two of these times are multiples of one another: what happens at one instant has no order of its own.
 _PLAIN_BATCHERS = st.builds(
     DynamicBatcher,
     delay_seconds=st.sampled_from([0.0, 0.00053, 0.0041, 0.0297]),
@@ -72,41 +68,11 @@ _ALONE = _models(st.none() | _PLAIN_BATCHERS)
 _ANY = st.one_of(_models(st.none() | _BATCHERS, in_flight=st.integers(1, 2)), _models(st.none(), engine=_ENGINES))
 
 
-def _together(scenario: Scenario, seed: int) -> SimulationResult:
-    """Return the outcome with one event after the other, of all models."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("diagnostics.tuning.simulation.simulate.in_order", lambda _: None)
-        return simulate(scenario, seconds=SECONDS, warmup_seconds=0.5, seed=seed)
-
-
-def _same(ours: SimulationResult, theirs: SimulationResult) -> None:
-    assert ours.stable == theirs.stable
-    for name, entry in ours.entries.items():
-        _alike(entry, theirs.entries[name], ("latencies",), ("in_system",), ("arrived", "failed", "answered"))
-    for name, one in ours.models.items():
-        numbers = ("arrived", "executions", "items", "refused")
-        _alike(one, theirs.models[name], ("waits", "service"), ("busy_share", "queue_length"), numbers)
-
-
-def _alike(
-    ours: EntryOutcome | ModelOutcome,
-    theirs: EntryOutcome | ModelOutcome,
-    series: Sequence[str],
-    means: Sequence[str],
-    numbers: Sequence[str],
-) -> None:
-    assert [getattr(ours, name) for name in numbers] == [getattr(theirs, name) for name in numbers]
-    for name in series:
-        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-9, abs=1e-9)
-    for name in means:
-        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-6, abs=1e-9)
-
-
 @settings(max_examples=150, deadline=None)
 @given(_ALONE, st.sampled_from([20.0, 80.0, 150.0, 400.0]), st.integers(0, 1000))
 def test_a_recursion_gives_each_request_the_times_that_events_give_it(one: Model, rate: float, seed: int) -> None:
     scenario = alone(one, OpenLoop(entry="m", rate=rate))
-    _same(simulate(scenario, seconds=SECONDS, warmup_seconds=0.5, seed=seed), _together(scenario, seed))
+    assert_one_outcome(scenario, seed=seed)
 
 
 @st.composite
@@ -141,7 +107,7 @@ def _graphs(draw: st.DrawFn) -> Scenario:
 @given(_graphs(), st.integers(0, 1000))
 def test_models_one_after_the_other_do_what_they_do_together(scenario: Scenario, seed: int) -> None:
     assert in_order(scenario) is not None
-    _same(simulate(scenario, seconds=SECONDS, warmup_seconds=0.5, seed=seed), _together(scenario, seed))
+    assert_one_outcome(scenario, seed=seed)
 
 
 _FIRST, _SECOND = model(name="a"), model(name="b")

@@ -61,7 +61,7 @@ class EventQueue:
             if due < end:
                 call(due, matter)
         if not left:
-            raise _endless(end)
+            raise endless(end)
 
     def run(self) -> None:
         """Let everything happen that is due before the end.
@@ -80,7 +80,7 @@ class EventQueue:
             call(time, about)
             if len(events) > MOST_EVENTS:
                 break
-        raise _endless(end)
+        raise endless(end)
 
 
 def check_events(count: int, end: float) -> None:
@@ -91,7 +91,7 @@ def check_events(count: int, end: float) -> None:
 
     """
     if count > MOST_EVENTS:
-        raise _endless(end)
+        raise endless(end)
 
 
 def no_more_than(times: Iterable[float], end: float) -> Sequence[float]:
@@ -106,7 +106,8 @@ def no_more_than(times: Iterable[float], end: float) -> Sequence[float]:
     return found
 
 
-def _endless(end: float) -> Endless:
+def endless(end: float) -> Endless:
+    """Return that a run until then, in seconds, takes too many events."""
     return Endless(
         f"{end:.3g} simulated seconds take more than {MOST_EVENTS} events",
         hint="simulate less time, a lower rate, or fewer clients or instances",

@@ -14,7 +14,7 @@ from diagnostics.tuning.simulation.draws import arrivals, factors, stream
 from diagnostics.tuning.simulation.instances import RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
 from diagnostics.tuning.simulation.recursions import executed
-from diagnostics.tuning.simulation.scenario import EntryGraph, Model, OpenLoop, Resource, Scenario
+from diagnostics.tuning.simulation.scenario import EntryGraph, Model, OpenLoop, Scenario
 from diagnostics.tuning.simulation.sharing import ProcessorSharing
 from diagnostics.tuning.simulation.stability import LOOKS, sheds
 from diagnostics.tuning.simulation.stations import Surroundings, station
@@ -31,10 +31,10 @@ def in_order(scenario: Scenario) -> Sequence[Model] | None:
     bound = any(not isinstance(traffic, OpenLoop) for traffic in scenario.traffic)
     bound = bound or any(step.caller is not None for step in steps)
     bound = bound or any(model.rate_limit for model in scenario.models)
-    bound = bound or any(_short(resource, scenario.models) for resource in scenario.resources)
+    bound = bound or scenario.contended
     shedding = {model.name for model in scenario.models if sheds(model)}
     for entry in scenario.entries:
-        bound = bound or (not _is_row(entry) and any(step.model in shedding for step in entry.steps))
+        bound = bound or (not entry.is_row and any(step.model in shedding for step in entry.steps))
     if bound:
         return None
     sorter = TopologicalSorter({model.name: set[str]() for model in scenario.models})
@@ -46,19 +46,6 @@ def in_order(scenario: Scenario) -> Sequence[Model] | None:
         return [models[name] for name in sorter.static_order()]
     except CycleError:
         return None
-
-
-def _short(resource: Resource, models: Sequence[Model]) -> bool:
-    """Tell whether executions may ask for more of a resource than there is."""
-    most = sum(
-        model.demand.get(resource.name, 0.0) * (1 if model.engine else model.instances * model.in_flight)
-        for model in models
-    )
-    return most > resource.capacity
-
-
-def _is_row(entry: EntryGraph) -> bool:
-    return all(step.after == ((position - 1,) if position else ()) for position, step in enumerate(entry.steps))
 
 
 @dataclass(frozen=True, slots=True)

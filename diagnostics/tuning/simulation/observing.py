@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
+from typing import NamedTuple
 
 from diagnostics.tuning.simulation.clock import EventQueue
 
@@ -108,12 +110,21 @@ class Population:
         return self._area / (self._end - self._begin)
 
 
+class Passages(NamedTuple):
+    """Executions of one request each, in columns."""
+
+    joined: array[float]
+    begun: array[float]
+    ended: array[float]
+    items: array[int]
+
+
 class ModelLog:
     """What a model does.
 
     Attributes:
-        passages: when each request that was executed alone joined, began and ended, and its items, where that is known
-            as it comes.
+        passages: of requests that were executed alone, where that is known as they come: when each joined, when its
+            execution began and ended, and its items.
         gap: seconds that such an execution holds its instance after its end.
 
     """
@@ -140,7 +151,7 @@ class ModelLog:
         self.running = Population(clock)
         self.waits: list[float] = []
         self.service: list[float] = []
-        self.passages: list[tuple[float, float, float, int]] = []
+        self.passages = Passages(array("d"), array("d"), array("d"), array("Q"))
         self.gap = 0.0
         self.executions = self.items = self.arrived = self.refused = 0
 
@@ -191,10 +202,9 @@ class ModelLog:
             self.items += iterations * items
 
     def outcome(self) -> ModelOutcome:
-        if self.passages:
-            joined, begun, ended, items = zip(*self.passages, strict=True)
-            self.passed(joined, begun, ended)
-            self.ran(begun, ended, items)
+        joined, begun, ended, items = self.passages
+        self.passed(joined, begun, ended)
+        self.ran(begun, ended, items)
         return ModelOutcome(
             waits=self.waits,
             service=self.service,

@@ -192,6 +192,14 @@ class EntryGraph:
     name: str
     steps: tuple[ModelVisit, ...]
 
+    @property
+    def is_row(self) -> bool:
+        """Whether its steps follow one another, and call none."""
+        return all(
+            step.after == ((position - 1,) if position else ()) and step.caller is None
+            for position, step in enumerate(self.steps)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLoop:
@@ -253,6 +261,16 @@ class Scenario:
     traffic: tuple[OpenLoop | ClosedLoop, ...]
     resources: tuple[Resource, ...] = ()
     rate_limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def contended(self) -> bool:
+        """Whether executions may ask for more of a resource than there is, and slow each other."""
+        most = dict.fromkeys((resource.name for resource in self.resources), 0.0)
+        for model in self.models:
+            running = 1 if model.engine else model.instances * model.in_flight
+            for name in most.keys() & model.demand.keys():
+                most[name] += running * model.demand[name]
+        return any(most[resource.name] > resource.capacity for resource in self.resources)
 
     @property
     def calls(self) -> Mapping[str, tuple[str, ...]]:

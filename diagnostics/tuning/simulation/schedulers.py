@@ -59,7 +59,8 @@ class Unbatched:
 
 def _joining(clock: EventQueue, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> Call:
     """Return what queues a visit: a closure, as this is where simulations spend their time."""
-    events, order, passages = clock.events, clock.order, log.passages
+    events, order = clock.events, clock.order
+    joined, started, finished, items = log.passages
     free, gap, start = [0.0] * model.instances, model.service.dispatch_gap, model.start_seconds
 
     def join(now: float, visit: SimulatedVisit) -> None:
@@ -69,7 +70,10 @@ def _joining(clock: EventQueue, log: ModelLog, model: Model, seconds: Callable[[
         ended = begun + seconds(visit.items)
         heapreplace(free, ended + gap)
         heappush(events, (ended, order(), visit.stage.done, visit))
-        passages.append((now, begun, ended, visit.items))
+        joined.append(now)
+        started.append(begun)
+        finished.append(ended)
+        items.append(visit.items)
 
     return join
 

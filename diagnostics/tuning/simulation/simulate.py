@@ -11,6 +11,7 @@ from diagnostics.tuning.simulation.draws import arrivals, stream
 from diagnostics.tuning.simulation.feed_forward import by_stages, in_order
 from diagnostics.tuning.simulation.instances import RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog, SimulationResult
+from diagnostics.tuning.simulation.rows import by_rows, holds_rows
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
 from diagnostics.tuning.simulation.sharing import ProcessorSharing
 from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
@@ -77,8 +78,12 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     open-loop traffic asks for more than a model or a resource can do and no queue policy sheds it, and where the
     requests inside kept growing (`stability.grew`).
 
-    Models that need not wait for one another are simulated one after the other, each with all of its arrivals
-    (`feed_forward.in_order` says which); all others together, event by event.
+    The way depends on the scenario: the first of these that holds it. All give the same outcome; only requests that
+    come to a model at one instant may change places.
+
+    - `feed_forward`: models that need not wait for one another run one after the other, each with all its arrivals.
+    - `rows`: of models without batches, one event for each visit.
+    - Event by event, all models together: batches where clients wait for answers, shared devices, rate limits, calls.
 
     Raises:
         UsageError: `seconds` is not positive, or a step or traffic names what the scenario does not hold.
@@ -90,11 +95,12 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     clock = EventQueue(warmup_seconds, end)
     models = {model.name: ModelLog(clock, 1 if model.engine else model.instances) for model in scenario.models}
     entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
-    order = in_order(scenario)
-    if order is None:
-        _by_events(scenario, clock, seed, models, entries)
-    else:
+    if order := in_order(scenario):
         by_stages(scenario, order, clock, seed, models, entries)
+    elif holds_rows(scenario):
+        by_rows(scenario, clock, seed, models, entries)
+    else:
+        _by_events(scenario, clock, seed, models, entries)
     return SimulationResult(
         seconds=seconds,
         models={name: log.outcome() for name, log in models.items()},
