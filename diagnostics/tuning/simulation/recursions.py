@@ -165,6 +165,7 @@ class _Windows:
         """Return what is executed; None where more wait beside a payload than make the next one."""
         joined, lanes, delay, begun, first = self._joined, self._lanes, self._delay, 0.0, 0
         taking, start, seconds, gap, found = lanes.taking, lanes.start, lanes.seconds, lanes.gap, lanes.found
+        begin, end, form = found.begun.append, found.ended.append, found.sizes.append
         while first < len(joined) - 1:
             oldest = joined[first]
             while taking and taking[0][0] <= oldest:
@@ -181,9 +182,9 @@ class _Windows:
                     heappush(taking, (ended + gap, _FREED))
                 else:
                     heapreplace(taking, (ended + gap, _FREED))
-                found.begun.append(taken)
-                found.ended.append(ended)
-                found.sizes.append(1)
+                begin(taken)
+                end(ended)
+                form(1)
                 begun, first = taken, first + 1
                 continue
             closed, last, wakes = self._closed(first, max(oldest, begun))
