@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.names import ENSEMBLE_PLATFORM
 from diagnostics.signals.signal import Scope, Subject
+from diagnostics.spelling import close_to
 from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(x|/s)\s*")
@@ -89,8 +89,7 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     path = text[len(model) + 1 :]
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
-        ends = [one for one in known if path and one.endswith(f".{path}")]
-        near = ends or difflib.get_close_matches(path, known, n=1, cutoff=0.6)
+        near = close_to(path, known, most=1)
         hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(known)}"
         raise UsageError(f"there is no setting {path!r} of {model}", where=option, hint=hint)
     return model, path

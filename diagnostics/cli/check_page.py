@@ -33,7 +33,7 @@ def find(identifier: str) -> RegisteredCheck:
     found = known.get(identifier) or by_alert.get(identifier)
     if found:
         return found
-    hint = nearest(identifier.lower().replace("_", "-"), known, "diag checks")
+    hint = nearest(identifier, known, "diag checks")
     raise UsageError(f"there is no check {identifier!r}", hint=hint)
 
 

@@ -192,7 +192,7 @@ def _misuse(error: click.ClickException) -> str:
 
 def _meant(error: click.ClickException) -> str:
     """Return the verb or the value that was probably meant; empty where nothing is like what was given."""
-    from diagnostics.cli.options import close_to
+    from diagnostics.spelling import close_to
 
     reported, mark, _ = error.format_message().partition("' is not one of ")
     given = reported.rpartition(": '")[2] if mark else reported.partition("No such command '")[2].partition("'")[0]

@@ -51,11 +51,23 @@ def command(
 ) -> None:
     """Check whether a change did what was predicted."""
     first, last = _seen(before), _seen(after)
+    _refuse_the_same(first, last)
     was, now = same_entry(first.evidence, last.evidence, entry)
     found = verify(first.evidence, was, last.evidence, now, seed=seed)
     windows = (first.window, last.window)
     show(output, lambda: verify_document(found, windows), lambda: verify_report(found, windows))
     ctx.exit(EXIT_FINDINGS if _fails(fail_on, found.judgement.verdict) else EXIT_OK)
+
+
+def _refuse_the_same(first: SourceEvidence, last: SourceEvidence) -> None:
+    """Refuse one window given twice: it shows no difference, whatever was changed."""
+    if (first.window.start, first.window.end, first.window.sources) == (
+        last.window.start,
+        last.window.end,
+        last.window.sources,
+    ):
+        hint = "give one from before the change, then one from after it"
+        raise UsageError("are the same window", where="BEFORE AFTER", hint=hint)
 
 
 def _seen(side: WindowChoice) -> SourceEvidence:

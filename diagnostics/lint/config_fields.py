@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 
 from diagnostics.lint.model_folder import ModelFolder, remembered
+from diagnostics.spelling import close_to
 from diagnostics.tuning.pbtxt import Field, Scalar, TextMessage
 
 ROOT = "ModelConfig"
@@ -279,7 +279,7 @@ def refusal(scalar: Scalar, type_: str) -> str:
 
 def nearest(scalar: Scalar, type_: str) -> str:
     """Return the word of an enumeration that is most like the value; empty where none is."""
-    near = get_close_matches(scalar.value.upper(), words_of(type_), n=1)
+    near = close_to(scalar.value, words_of(type_), most=1)
     return near[0] if near else ""
 
 

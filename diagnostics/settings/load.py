@@ -16,6 +16,7 @@ from diagnostics.settings.text_file import text_of
 from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
 from diagnostics.settings.values import WRITTEN
+from diagnostics.spelling import meant
 
 _DEEPEST = 64
 _TABLE = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
@@ -181,7 +182,8 @@ def _set(tree: Tree, name: str, value: str, origin: str) -> None:
 
 def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
     if name not in model.model_fields:
-        raise UsageError(f"there is no setting {name!r}", where=origin, hint="`diag serve --check-config` lists them")
+        hint = meant(name, model.model_fields) or "`diag serve --check-config` lists them"
+        raise UsageError(f"there is no setting {name!r}", where=origin, hint=hint)
     return model.model_fields[name].annotation
 
 

@@ -25,7 +25,15 @@ def read_slos(files: Iterable[Path]) -> tuple[Slo, ...]:
         forms = import_module("diagnostics.slo.forms")
     except ModuleNotFoundError as error:
         raise not_installed(error, "serve", where="files of objectives") from None
-    return unique([slo for file in files for slo in forms.slos_of(file)])
+    return unique([slo for file in files for slo in forms.slos_of(_no_settings(file))])
+
+
+def _no_settings(file: Path) -> Path:
+    """Return the file of objectives; one that is TOML, as settings are, is refused."""
+    if file.suffix.lower() == ".toml":
+        hint = "give it as --config.file, whose [[slo]] tables count; files of objectives are YAML"
+        raise UsageError("is a file of settings, not of objectives", where=str(file), hint=hint)
+    return file
 
 
 def configured(loaded: Loaded) -> tuple[Slo, ...]:

@@ -161,3 +161,20 @@ def test_the_repaired_configuration_of_a_recorded_incident_did_what_was_predicte
 ) -> None:
     assert main(["verify", *PAIR, "--fail-on", "inconclusive"]) == 0
     assert capsys.readouterr().out.startswith("confirmed: embedder: measured mean 29.2 ms → 7.5 ms")
+
+
+def test_the_same_window_twice_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", PAIR[0], PAIR[0]]) == 2
+    hint = "give one from before the change, then one from after it"
+    assert capsys.readouterr().err == f"diag: BEFORE AFTER: are the same window; {hint}\n"
+
+
+@by_hand
+def test_a_window_of_later_given_first_is_pointed_out_unless_the_prediction_holds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outputs = {}
+    for pair in (PAIR, PAIR[::-1]):
+        main(["verify", *pair])
+        outputs[tuple(pair)] = "AFTER was recorded before BEFORE" in capsys.readouterr().out
+    assert sorted(outputs.values()) == [False, True]

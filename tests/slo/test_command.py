@@ -132,3 +132,11 @@ def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixt
     reported = capsys.readouterr()
     assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in reported.out
     assert reported.err == ""
+
+
+def test_a_file_of_settings_is_not_taken_for_objectives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "diag.toml"
+    settings.write_text("[[server]]\nurl = 'http://a:8000'\n")
+    assert main(["slo", str(CAPTURE), "--slo", str(settings)]) == 2
+    reported = capsys.readouterr().err
+    assert "diag.toml: is a file of settings, not of objectives; give it as --config.file" in reported

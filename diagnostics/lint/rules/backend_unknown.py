@@ -23,12 +23,12 @@ was seen on Triton 2.51.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 
 from diagnostics import names
 from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS, served
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.spelling import close_to
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -96,8 +96,7 @@ def _of_files(see: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    words = sorted(known)
-    return get_close_matches(name.lower(), words, n=1, cutoff=_ALIKE)
+    return close_to(name, sorted(known), most=1, least=_ALIKE)
 
 
 def _model(head: str, *more: str) -> dict[str, str]:

@@ -25,12 +25,12 @@ TensorRT-LLM, `triton_backend/all_models/llmapi`. "LLM API Reference" (`LlmArgs`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from diagnostics.lint.engines import KNOWN, LlmArguments, llm_arguments
 from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
 from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.spelling import close_to
 
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.ENGINE)
 
@@ -94,7 +94,7 @@ def _built(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProb
 def _unknown(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
     if unknown:
-        near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown[:_LOOKED_UP]}
+        near = {key: close_to(key, KNOWN, most=1, least=0.8) for key in unknown[:_LOOKED_UP]}
         meant = [f"{found[0]} for {_shown(key)}" for key, found in near.items() if found]
         yield see.problem(
             f"not known here as arguments of the LLM API: {', '.join(map(_shown, unknown))}",

@@ -20,11 +20,11 @@ Triton common, `model_config.proto`. protobuf, "Text Format Language Specificati
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from diagnostics.lint.config_fields import is_field, typed_messages
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
+from diagnostics.spelling import close_to
 
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
@@ -33,7 +33,7 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each field that is not known."""
     for found in typed_messages(see.model):
         for field in found.unknown():
-            near = get_close_matches(field.name, found.types, n=1)
+            near = close_to(field.name, found.types, most=1)
             yield see.problem(
                 f"{found.shown} has no field {field.name!r}, as of Triton 2.73: such a server refuses the model",
                 at=see.config.file.place(field.start),

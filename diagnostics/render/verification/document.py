@@ -118,12 +118,22 @@ def verify_document(found: Verification, windows: tuple[WindowFacts, WindowFacts
     verdict = found.judgement.verdict
     return [
         Headline(verdict=verdict.value, text=headline(found), colour=_COLOURS[verdict]),
+        Sentence(text=_reversed(found, windows), under=2),
         Points(items=list(_reported(found)), marked=False),
         *(block for one in found.measures for block in _measure(one, found)),
         Sentence(text=blocks(found)),
         Points(title="the prediction assumes", items=found.assumptions if found.measures else ()),
         sides([window_text(one) for one in windows]),
     ]
+
+
+def _reversed(found: Verification, windows: tuple[WindowFacts, WindowFacts]) -> str:
+    """Return that the windows may have been given in the wrong order; empty where the prediction holds in this one."""
+    before, after = windows
+    untimed = before.untimed or after.untimed
+    if untimed or after.end > before.start or found.judgement.verdict is Verified.CONFIRMED:
+        return ""
+    return "AFTER was recorded before BEFORE: if that is not meant, give them in the other order"
 
 
 def _reported(found: Verification) -> Iterator[str]:

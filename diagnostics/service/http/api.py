@@ -43,6 +43,7 @@ from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
 from diagnostics.slo.report import SloReport
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD
+from diagnostics.spelling import meant
 from diagnostics.store.reader import Bucket, HistoryReader, IncidentStory, PastVerdict, State
 from diagnostics.store.statements import KEPT
 from diagnostics.units import time_text
@@ -440,5 +441,6 @@ def _away(target: TargetState) -> str:
 def _check(identifier: str) -> RegisteredCheck:
     found = catalogue().get(identifier)
     if found is None:
-        raise HTTPException(404, f"there is no check {identifier!r}; GET {PREFIX}/checks lists them")
+        hint = meant(identifier, catalogue()) or f"GET {PREFIX}/checks lists them"
+        raise HTTPException(404, f"there is no check {identifier!r}; {hint}")
     return found
