@@ -23,17 +23,19 @@ _READ = {
     "kv_used": "KV use",
     "kv_blocks": "KV blocks",
     "paused": "paused requests",
+    "preempted": "preemptions",
     "token_budget": "token budget",
     "context_tokens": "prompt tokens",
     "iterations": "iterations",
     "iteration_seconds": "iterations",
 }
-# Check -> what a page has to tell for it to decide.
+_CACHE = {"waiting", "running", "KV use", "KV blocks"}
+# Check -> what a page has to tell for it to decide: one of these.
 _NEEDS = {
-    "engine-batch-limit": {"waiting", "running", "slots"},
-    "kv-cache-exhausted": {"waiting", "running", "slots", "KV use", "KV blocks"},
-    "kv-cache-thrashing": {"waiting", "paused requests", "KV use", "KV blocks"},
-    "engine-token-budget": {"waiting", "running", "slots", "token budget", "prompt tokens"},
+    "engine-batch-limit": ({"waiting", "running", "slots"},),
+    "kv-cache-exhausted": (_CACHE | {"slots"}, _CACHE | {"preemptions"}),
+    "kv-cache-thrashing": ({"waiting", "paused requests", "KV use", "KV blocks"},),
+    "engine-token-budget": ({"waiting", "running", "slots", "token budget", "prompt tokens"},),
 }
 _HEAD = """\
 | server | read | engine checks that can decide | `whatif`, `tune` | options in remedies | tested with |
@@ -69,7 +71,7 @@ def shown(kind: ServerKind) -> list[str]:
 def deciding(kind: ServerKind) -> list[str]:
     """Return the engine checks for which its page alone tells enough."""
     read = set(shown(kind))
-    return [check for check, needs in _NEEDS.items() if needs <= read]
+    return [check for check, ways in _NEEDS.items() if any(needs <= read for needs in ways)]
 
 
 def _row(kind: ServerKind) -> Iterator[str]:

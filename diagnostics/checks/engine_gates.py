@@ -23,6 +23,7 @@ from diagnostics.signals.engine import (
     ENGINE_PAUSED_SHARE,
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_HELD,
+    ENGINE_PREEMPTED,
     ENGINE_SLOT_FILL,
     ENGINE_SLOTS,
     ENGINE_STATIC_BATCHING,
@@ -147,6 +148,11 @@ PAUSED = Limit(
     unit=Unit.RATIO,
     because="pausing now and then is what the policy is for; a third of the reads is the normal state",
 )
+PREEMPTED = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="only a cache without a free block puts a running request back: one in twenty is no accident of a burst",
+)
 EVICTS = Limit(value=0, unit=Unit.COUNT, because="guaranteed_no_evict pauses nothing for lack of blocks")
 ONE_MICRO_BATCH = Limit(
     value=2, unit=Unit.COUNT, because="with pipeline parallelism the requests of other micro batches look waiting"
@@ -204,6 +210,16 @@ def slots_are_taken(ledger: Ledger, subject: Subject) -> bool:
 def cache_is_short(ledger: Ledger, subject: Subject) -> bool:
     """Return whether, while requests wait, the KV cache has mostly no room for one more."""
     return ledger.at_least(ENGINE_KV_BLOCKED, subject, KV_BLOCKED)
+
+
+def running_are_put_back(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether the cache is short even of what the running requests need; not exported counts as no.
+
+    Then it is a limit whatever the number of slots, which vLLM and SGLang do not export.
+    """
+    if not ledger.evidence.read(ENGINE_PREEMPTED, subject).value:
+        return False
+    return ledger.as_alternative().at_least(ENGINE_PREEMPTED, subject, PREEMPTED)
 
 
 def cache_may_be_reserved(ledger: Ledger, subject: Subject) -> bool:

@@ -3,7 +3,7 @@
 ## Looks for
 Requests wait inside an engine with free slots, while fewer KV blocks are free than one more request needs. Or half of
 the blocks are in use, and the rest is reserved for running requests. A few requests may also be paused, if that costs
-little.
+little. Where an engine counts preemptions (vLLM, SGLang), those show the shortage without the number of slots.
 
 ## Means
 The paged KV cache is too small for the served sequences, so the engine runs few at a time. Under `guaranteed_no_evict`,
@@ -37,11 +37,13 @@ from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     KV_FULL,
     KV_RESERVED,
+    PREEMPTED,
     SLOTS_LEFT,
     cache_is_short,
     cache_may_be_reserved,
     held_earlier,
     larger_cache,
+    running_are_put_back,
     slots_are_taken,
     wait_claim,
 )
@@ -58,6 +60,7 @@ from diagnostics.signals.engine import (
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_HELD,
     ENGINE_PEAK_SCHEDULED,
+    ENGINE_PREEMPTED,
     ENGINE_SLOT_FILL,
     ENGINE_SLOTS,
     ENGINE_WAIT_SECONDS,
@@ -87,6 +90,7 @@ CHECK = Check(
         "engine_kv_full_share": KV_FULL,
         "engine_context_share": PREFILLING,
         "engine_peak_scheduled": SEVERAL,
+        "engine_preemptions_per_request": PREEMPTED,
     },
     symptom="engine-waits-with-free-slots",
     reach=frozenset({Phase.QUEUE, Phase.COMPUTE, Phase.ENGINE}),
@@ -97,6 +101,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if quiet := held_earlier(ledger, subject, 2):
         return quiet
+    if running_are_put_back(ledger, subject) and cache_is_short(ledger.as_alternative(), subject):
+        return _finding(ledger, subject, "has no room for another request", "and running ones are put back")
     if ledger.as_rival().at_least(ENGINE_SLOT_FILL, subject, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
     # Slots that are all taken now and then hold nobody back while the cache does at most reads.
@@ -122,13 +128,13 @@ def _only_the_cache_is_left(ledger: Ledger, subject: Subject) -> bool:
     return not ledger.ruled_out(ENGINE_CONTEXT_SHARE, subject, PREFILLING, above=True)
 
 
-def _finding(ledger: Ledger, subject: Subject, state: str) -> Fires:
+def _finding(ledger: Ledger, subject: Subject, state: str, beside: str = "while slots are free") -> Fires:
     wait, need = ledger.need(ENGINE_WAIT_SECONDS, subject), ledger.need(ENGINE_KV_NEED, subject)
     return Fires(
         summary=f"the KV cache of {subject.model}'s engine, "
         f"{Unit.COUNT.show(ledger.need(ENGINE_KV_BLOCKS, subject))} blocks at "
         f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(ledger.need(ENGINE_WAITING, subject))} "
-        f"requests wait inside, {Unit.SECONDS.show(wait)} each, while slots are free",
+        f"requests wait inside, {Unit.SECONDS.show(wait)} each, {beside}",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
         suggestion=larger_cache(ledger, subject),
@@ -155,6 +161,11 @@ _STARVED = {
     ENGINE_CONTEXT_SHARE: 0.1,
     ENGINE_PAUSED_SHARE: 0,
 }
+_NO_SLOTS = {
+    signal: value
+    for signal, value in _STARVED.items()
+    if signal not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL, ENGINE_MICRO_BATCHES, ENGINE_PAUSED_SHARE)
+}
 CASES = (
     CheckCase(title="fires when no blocks are left and slots are free", expect=Expected.FIRES, readings=_STARVED),
     CheckCase(
@@ -166,6 +177,16 @@ CASES = (
         title="is quiet when all slots are taken",
         expect=Expected.QUIET,
         readings={**_STARVED, ENGINE_SLOT_FILL: 0.95, ENGINE_PEAK_FILL: 1, ENGINE_KV_BLOCKED: 0},
+    ),
+    CheckCase(
+        title="fires when running requests are put back, whatever the slots",
+        expect=Expected.FIRES,
+        readings={**_NO_SLOTS, ENGINE_PREEMPTED: 0.0535},
+    ),
+    CheckCase(
+        title="is unknown when the slots are, and requests are seldom put back",
+        expect=Expected.UNKNOWN,
+        readings={**_NO_SLOTS, ENGINE_PREEMPTED: 0.0465},
     ),
     CheckCase(
         title="is quiet about a full cache when nothing waits",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from diagnostics import names
 from diagnostics.signals.engine_samples import EngineReads, mean_over, over_engine, share_of
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
-from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.signals.triton import REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.engine import EngineSample
@@ -245,6 +246,18 @@ def _paused_share(engine: EngineReads, _: ModelView) -> Reading:
     return share_of(engine.live, lambda read: None if read.paused is None else read.paused > 0)
 
 
+def _preempted(engine: EngineReads, view: ModelView) -> Reading:
+    stated = [read.preempted for read in engine.samples if read.preempted is not None]
+    if len(stated) < 2:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+    # An engine that was restarted counts from zero.
+    times = sum(max(after - before, 0.0) for before, after in pairwise(stated))
+    requests = REQUESTS.read(view)
+    if requests.value == 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
+    return (Reading.of(times, Unit.COUNT, METRICS, events=round(times)) / requests).with_unit(Unit.RATIO)
+
+
 def _policy(_: EngineReads, view: ModelView) -> Reading:
     stated = view.config.parameters.get("batch_scheduler_policy", "").lower() if view.config else ""
     if stated not in (MAX_UTILIZATION, GUARANTEED_NO_EVICT):
@@ -277,6 +290,13 @@ ENGINE_PAUSE_SECONDS = engine_signal(
 )
 ENGINE_PAUSED_SHARE = engine_signal(
     "engine_paused_share", Unit.RATIO, "Share of the reads at which requests are paused.", _paused_share
+)
+ENGINE_PREEMPTED = engine_signal(
+    "engine_preemptions_per_request",
+    Unit.RATIO,
+    "How often running requests were put back for lack of KV blocks ÷ requests that ended (vLLM's preemptions, "
+    "SGLang's retractions).",
+    _preempted,
 )
 ENGINE_MAX_UTILIZATION = engine_signal(
     "engine_max_utilization",

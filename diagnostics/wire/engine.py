@@ -32,6 +32,7 @@ class EngineSample:
         context, generation: of the scheduled ones, those in prefill and those in decoding.
         context_tokens: tokens of prefill in the last iteration.
         paused: requests put back for lack of KV blocks.
+        preempted: running requests put back so far, each time counted.
         kv_blocks, kv_used, kv_free: blocks of the KV cache.
         tokens_per_block: tokens that a block holds.
         token_budget: most tokens of an iteration.
@@ -51,6 +52,7 @@ class EngineSample:
     generation: float | None = None
     context_tokens: float | None = None
     paused: float | None = None
+    preempted: float | None = None
     kv_blocks: float | None = None
     kv_used: float | None = None
     kv_free: float | None = None

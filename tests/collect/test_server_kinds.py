@@ -265,16 +265,37 @@ def test_a_patch_of_a_triton_inside_a_worker_of_dynamo_is_applied_by_a_restart()
     assert finding.advice.steps.posts == ()
 
 
-@pytest.mark.parametrize("name", ["dynamo_frontend_slots", "nim_1", "sglang", "vllm"])
-def test_the_support_matrix_names_the_checks_that_a_page_lets_decide(name: str) -> None:
+@pytest.mark.parametrize(("name", "growth"), [("dynamo_frontend_slots", SLOWLY), ("nim_1", 0.1)])
+def test_the_support_matrix_names_the_checks_that_a_page_lets_decide(name: str, growth: float) -> None:
     body = PAGES[name]
-    found = explained(body, growth=SLOWLY if name.startswith("dynamo") else 0.1)
+    found = explained(body, growth=growth)
     (kind,) = kinds_of(ExpositionReader().read(body).layout)
     open_checks = {result.check.id for result, _ in found.unknown}
 
+    assert found.actionable
+    assert deciding(kind)
     assert open_checks.isdisjoint(deciding(kind))
-    assert bool(deciding(kind)) == bool(found.actionable)
-    assert deciding(kind) or {"engine-batch-limit", "kv-cache-exhausted"} <= open_checks
+
+
+# Of a page whose requests grow by ten a second.
+PREEMPTIONS = {
+    "sglang": b'sglang:num_retracted_requests_total{model_name="q/w"} %d\n',
+    "vllm": b'vllm:num_preemptions_total{engine="0",model_name="q/w"} %d\n',
+}
+
+
+@pytest.mark.parametrize("name", PREEMPTIONS)
+@pytest.mark.parametrize(("preemptions", "decided"), [(20, True), (0, False)])
+def test_a_full_cache_decides_where_running_requests_are_put_back(name: str, preemptions: int, decided: bool) -> None:
+    full = PAGES[name].replace(b"} 0.25\n", b"} 0.98\n")
+    found = explained(full + PREEMPTIONS[name] % preemptions)
+    (kind,) = kinds_of(ExpositionReader().read(full).layout)
+    open_checks = {result.check.id for result, _ in found.unknown}
+
+    assert deciding(kind) == ["kv-cache-exhausted"]
+    assert [one.check for one in found.actionable] == (deciding(kind) if decided else [])
+    assert open_checks.isdisjoint(deciding(kind)) == decided
+    assert "engine-batch-limit" in open_checks
 
 
 @pytest.mark.parametrize(("every", "waits"), [(4, False), (2, True)])

@@ -16,6 +16,7 @@ KIND = ServerKind(
         "sglang:num_queue_reqs": "waiting",
         "sglang:num_used_tokens": "kv_used",
         "sglang:max_total_num_tokens": "kv_blocks",
+        "sglang:num_retracted_requests_total": "preempted",  # of the last batch alone: num_retracted_reqs
     },
     constants={"tokens_per_block": 1.0},
     requests={
@@ -26,5 +27,5 @@ KIND = ServerKind(
     slots=ServerOption(flag="--max-running-requests"),
     tokens=ServerOption(flag="--chunked-prefill-size"),
     memory=ServerOption(flag="--mem-fraction-static"),
-    unread=("the most requests that SGLang runs at once", "its failed requests", "its retracted requests"),
+    unread=("the most requests that SGLang runs at once", "its failed requests"),
 )

@@ -18,6 +18,7 @@ KIND = ServerKind(
         names.VLLM_WAITING: "waiting",
         "vllm:kv_cache_usage_perc": "kv_share",
         "vllm:gpu_cache_usage_perc": "kv_share",  # its name in V0
+        "vllm:num_preemptions_total": "preempted",
         names.NIM_SLOTS: "slots",  # NIM 2 adds it
     },
     limits={"vllm:cache_config_info": {"num_gpu_blocks": "kv_blocks", "block_size": "tokens_per_block"}},
@@ -35,6 +36,5 @@ KIND = ServerKind(
     unread=(
         "the most sequences at once (--max-num-seqs), unless NIM adds num_request_max",
         "its failed requests",
-        "its preemptions",
     ),
 )
