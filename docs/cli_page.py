@@ -19,7 +19,9 @@ Durations have a unit, as in [settings](settings.md): `500ms`, `60s`, `5m`, `1h3
 
 def cli_page() -> str:
     """Return the page."""
-    return "\n\n".join([_HEAD.strip(), *_sections(diag, "diag", click.Context(diag, info_name="diag"))])
+    return "\n\n".join(
+        [_HEAD.strip(), *_sections(diag, "diag", click.Context(diag, info_name="diag", **diag.context_settings))]
+    )
 
 
 def _sections(command: click.Command, name: str, context: click.Context) -> Iterator[str]:

@@ -24,7 +24,10 @@ _UNDATED = " "
 
 def shared_files() -> dict[str, str]:
     """Return the text of each file that is installed below share/, by its path there."""
-    pages = {f"man/man1/{name}.1": page for name, page in _pages(diag, click.Context(diag, info_name="diag"))}
+    pages = {
+        f"man/man1/{name}.1": page
+        for name, page in _pages(diag, click.Context(diag, info_name="diag", **diag.context_settings))
+    }
     return pages | {path: _completion(shell) for shell, path in _COMPLETIONS.items()}
 
 

@@ -51,6 +51,8 @@ def frame(state: Json, columns: int, style: Style | None = None) -> list[str]:
 
 
 def _head(state: Json) -> str:
+    if not state["targets"]:
+        return f"{time_text(state['now'])}  waiting for the first round"
     up = sum(one["up"] for one in state["targets"])
     return f"{time_text(state['now'])}  {up} of {len(state['targets'])} servers answer"
 

@@ -12,6 +12,7 @@ from diagnostics import __version__
 from diagnostics.cli import main as entry
 from diagnostics.cli.main import diag, main
 from diagnostics.errors import CollectError, MalformedBody, UsageError
+from docs.cli_page import cli_page
 
 RUN = "import sys; from diagnostics.cli.main import main; sys.exit(main())"
 
@@ -174,3 +175,7 @@ def test_completion_is_offered_and_completes_verbs():
     assert "complete" in run(_DIAG_COMPLETE="bash_source").stdout
     completed = run(_DIAG_COMPLETE="bash_complete", COMP_WORDS="diag rec", COMP_CWORD="1")
     assert "record" in completed.stdout
+
+
+def test_the_page_of_the_command_line_names_both_options_of_help() -> None:
+    assert "  -h, --help  Show this message and exit." in cli_page()

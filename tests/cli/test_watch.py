@@ -57,6 +57,11 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason():
     assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
 
 
+def test_before_the_first_round_no_server_is_counted():
+    (line,) = frame({"now": 1000.0, "targets": [], "deployments": [], "incidents": []}, 100)
+    assert line == "1970-01-01T00:16:40Z  waiting for the first round"
+
+
 def test_a_verdict_on_servers_that_answer_no_more_is_shown_as_one_of_before():
     shown = state(up=False)
     shown["deployments"][0]["no_data_since"] = 880.0

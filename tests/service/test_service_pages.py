@@ -85,7 +85,7 @@ def test_who_asks_only_whether_a_page_is_there_gets_no_body(service: Serving) ->
 
 def test_before_the_first_round_it_says_what_it_waits_for() -> None:
     with Serving((NAME,)) as made:
-        assert headline(made) == f"{NAME}: nothing was read yet"
+        assert headline(made) == f"{NAME}: waiting for the first round"
         assert "The first verdict comes after two rounds" in text_of(made, "/")
         assert headline(made, f"/deployments/{NAME}") == "nothing was read yet"
 
@@ -520,3 +520,12 @@ def test_a_database_that_is_away_is_reported_and_hides_nothing_of_now(
         assert "cannot be read now" in text_of(made, "/incidents")
         text_of(made, "/incidents/none", 503)
         assert requested(made, f"/fragments/timelines/{NAME}")[0] == 503
+
+
+def test_before_the_first_round_no_server_is_counted() -> None:
+    with Serving(("new",)) as serving:
+        page = text_of(serving, "/")
+        assert "1 deployment, waiting for the first round</h2>" in page
+        assert "0 servers" not in page
+        serving.reached("new")
+        assert "1 deployment, 1 server</h2>" in text_of(serving, "/")

@@ -110,7 +110,7 @@ def _stated(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tu
     if down and len(down) == len(targets):
         return UNREACHABLE, "critical" if any(map(_missed, down)) else "warning", _unreachable(down)
     if evaluation is None:
-        return "waiting", "quiet", "nothing was read yet"
+        return "waiting", "quiet", "waiting for the first round"
     explanation = evaluation.explanation
     needed = any(one.served for one in down)
     word = PARTLY if needed and not explanation.actionable else explanation.verdict.value
