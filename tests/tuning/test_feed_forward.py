@@ -41,10 +41,16 @@ _BATCHERS = _PLAIN_BATCHERS | st.builds(
 _ENGINES = st.builds(
     EngineModel,
     slots=st.integers(1, 4),
-    prefill_seconds=st.just(0.00103),
+    prefill_seconds=st.sampled_from([0.0, 0.00103]),
     iteration_seconds=st.just(0.00207),
-    iterations=st.just(3.5),
-    iterations_scv=st.just(0.5),
+    iteration_seconds_per_request=st.sampled_from([0.0, 0.00011]),
+    iterations=st.sampled_from([1.0, 3.5]),
+    iterations_scv=st.sampled_from([0.0, 0.5]),
+    tokens_per_request=st.just(10.0),
+    cache_tokens=st.sampled_from([None, 25.0]),
+    prefill_tokens=st.just(5.0),
+    token_budget=st.sampled_from([None, 8]),
+    continuous=st.booleans(),
 )
 
 
@@ -73,6 +79,14 @@ _ANY = st.one_of(_models(st.none() | _BATCHERS, in_flight=st.integers(1, 2)), _m
 def test_a_recursion_gives_each_request_the_times_that_events_give_it(one: Model, rate: float, seed: int) -> None:
     scenario = alone(one, OpenLoop(entry="m", rate=rate))
     assert_one_outcome(scenario, seed=seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_ENGINES, st.sampled_from([20.0, 80.0, 250.0]), st.integers(0, 1000))
+def test_an_engine_alone_gives_each_request_the_times_that_events_give_it(
+    engine: EngineModel, rate: float, seed: int
+) -> None:
+    assert_one_outcome(alone(model(engine=engine), OpenLoop(entry="m", rate=rate)), seed=seed)
 
 
 @st.composite

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
-from math import ceil
+from math import ceil, inf
 from random import Random
 
 from diagnostics.tuning.simulation.clock import EventQueue
@@ -18,6 +19,106 @@ from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 # An arrival that coincides with the end of an iteration is in time to join the next one.
 _ROUNDING = 1e-9
+
+
+class EngineRules:
+    """Who joins the running batch, for how many iterations, and how long these take."""
+
+    __slots__ = ("_draw", "_engine", "_rng", "continuous")
+
+    def __init__(self, engine: EngineModel, rng: Random) -> None:
+        self._engine, self._rng, self.continuous = engine, rng, engine.continuous
+        self._draw = factors(engine.iterations_scv, rng)
+
+    def room(self, joined: int, before: int) -> bool:
+        """Tell whether one more joins a batch of `before` requests and `joined` that join now."""
+        engine, running = self._engine, before + joined
+        if not running:
+            return True
+        if running >= engine.slots:
+            return False
+        if engine.cache_tokens is not None and (running + 1) * engine.tokens_per_request > engine.cache_tokens:
+            return False
+        tokens = before + (joined + 1) * engine.prefill_tokens
+        return engine.token_budget is None or tokens <= engine.token_budget
+
+    def admit(self, running: list[tuple[int, int]], iteration: int, queued: Sequence[int]) -> int:
+        """Let those join who wait in order and have room, by the iteration after which each leaves; return how many."""
+        before = len(running)
+        for number, waiting in enumerate(queued):
+            if not self.room(number, before):
+                return number
+            heappush(running, (iteration + self.length(), waiting))
+        return len(queued)
+
+    def length(self) -> int:
+        """Draw a request's iterations: whole ones, at least 1, of the given mean."""
+        mean = self._engine.iterations * (self._draw() if self._draw else 1.0)
+        whole = int(mean)
+        return max(whole + (self._rng.random() < mean - whole), 1)
+
+    def seconds(self, running: int, joined: int) -> float:
+        """Return the seconds of an iteration of so many requests; those that join lengthen the first one only."""
+        engine = self._engine
+        return (
+            engine.iteration_seconds + engine.iteration_seconds_per_request * running + engine.prefill_seconds * joined
+        )
+
+    def iterations_until(self, worked: float, each: float) -> int:
+        """Return the iterations that are over, or end next, after so many seconds of iterations of `each`."""
+        return max(ceil(worked / each - _ROUNDING), 1)
+
+
+def run_alone(engine: EngineModel, rng: Random, joined: Sequence[float], log: ModelLog, end: float) -> Sequence[float]:
+    """Let an engine that shares nothing take requests that join at ascending seconds, as `InFlight` does.
+
+    Returns:
+        When each is answered, in seconds; infinity where that is not before the end.
+
+    """
+    rules, began, left = EngineRules(engine, rng), list[float](), [inf] * len(joined)
+    running: list[tuple[int, int]] = []  # by the iteration after which each leaves
+    runs: list[tuple[float, int, int]] = []
+    comes = [*joined, inf]  # nobody after the last
+    now, iteration, queued, taken, size = 0.0, 0, 0, 0, 0
+    while size or taken < len(joined):
+        if not size:
+            if queued == taken:
+                now, queued = comes[queued], queued + 1
+            log.running.enter(now)
+        before = size
+        if taken < queued and (rules.continuous or not before):
+            size += rules.admit(running, iteration, range(taken, queued))
+            taken += size - before
+            began += [now] * (size - before)
+        each = rules.seconds(size, size - before)
+        count = 1 if size > before else running[0][0] - iteration
+        ends = now + count * each
+        if count > 1 and comes[queued] < ends and rules.continuous and rules.room(0, size):
+            count = min(rules.iterations_until(comes[queued] - now, each), count)
+            ends = now + count * each
+        if ends >= end:
+            break
+        runs.append((now, count, size))
+        now, iteration = ends, iteration + count
+        while comes[queued] <= now:
+            queued += 1
+        size -= _leave(running, iteration, left, now)
+        if not size:
+            log.running.leave(now)
+    for begun, count, size in runs:
+        log.iterated(begun, count, size)
+    began += [inf] * (len(joined) - taken)
+    log.passed(joined, began, [begin if ended == inf else ended for begin, ended in zip(began, left, strict=True)])
+    return left
+
+
+def _leave(running: list[tuple[int, int]], iteration: int, left: list[float], now: float) -> int:
+    """Note who leaves after an iteration, and return how many."""
+    before = len(running)
+    while running and running[0][0] <= iteration:
+        left[heappop(running)[1]] = now
+    return before - len(running)
 
 
 class InFlight:
@@ -33,14 +134,12 @@ class InFlight:
     __slots__ = (
         "_at",
         "_computing",
-        "_draw",
         "_each",
-        "_engine",
         "_iteration",
         "_log",
         "_order",
         "_queue",
-        "_rng",
+        "_rules",
         "_run",
         "_running",
         "_share",
@@ -58,8 +157,7 @@ class InFlight:
     ) -> None:
         """Begin idle; `computing` is what iterations are slowed on, None where they share nothing."""
         self._computing = computing
-        self._at, self._log, self._engine, self._rng = clock.at, log, engine, rng
-        self._draw = factors(engine.iterations_scv, rng)
+        self._at, self._log, self._rules = clock.at, log, EngineRules(engine, rng)
         self._queue: deque[SimulatedVisit] = deque()
         # By the iteration after which each leaves.
         self._running: list[tuple[int, int, SimulatedVisit, float, int | None]] = []
@@ -74,7 +172,7 @@ class InFlight:
         self._queue.append(visit)
         if not self._running:
             self._begin(now)
-        elif self._engine.continuous and self._room(0, len(self._running)):
+        elif self._rules.continuous and self._rules.room(0, len(self._running)):
             self._shorten(now)
 
     def _shorten(self, now: float) -> None:
@@ -83,7 +181,7 @@ class InFlight:
             worked = now - self._since
         else:
             worked = self._computing.done(now, self._share)
-        done = max(ceil(worked / self._each - _ROUNDING), 1)
+        done = self._rules.iterations_until(worked, self._each)
         if done < self._run:
             self._plan(now, done)
 
@@ -125,11 +223,8 @@ class InFlight:
         if not self._running:
             self._log.running.enter(now)
         joined = self._admit(now)
-        engine = self._engine
         self._since = now
-        self._each = engine.iteration_seconds + engine.iteration_seconds_per_request * len(self._running)
-        # What joins lengthens this iteration only.
-        self._each += engine.prefill_seconds * joined
+        self._each = self._rules.seconds(len(self._running), joined)
         self._plan(now, 1 if joined else self._running[0][0] - self._iteration)
 
     def _computed(self, now: float, _: Execution) -> None:
@@ -138,30 +233,13 @@ class InFlight:
 
     def _admit(self, now: float) -> int:
         joined, before = 0, len(self._running)
-        if before and not self._engine.continuous:
+        if before and not self._rules.continuous:
             return 0
-        while self._queue and self._room(joined, before):
+        while self._queue and self._rules.room(joined, before):
             visit = self._queue.popleft()
             noted = self._log.noted(now)
             self._log.taken(now, visit.joined, 0.0)
-            last = self._iteration + self._length()
+            last = self._iteration + self._rules.length()
             heappush(self._running, (last, self._order(), visit, now, noted))
             joined += 1
         return joined
-
-    def _room(self, joined: int, before: int) -> bool:
-        engine, running = self._engine, before + joined
-        if not running:
-            return True
-        if running >= engine.slots:
-            return False
-        if engine.cache_tokens is not None and (running + 1) * engine.tokens_per_request > engine.cache_tokens:
-            return False
-        tokens = before + (joined + 1) * engine.prefill_tokens
-        return engine.token_budget is None or tokens <= engine.token_budget
-
-    def _length(self) -> int:
-        """Draw a request's iterations: whole ones, at least 1, of the given mean."""
-        mean = self._engine.iterations * (self._draw() if self._draw else 1.0)
-        whole = int(mean)
-        return max(whole + (self._rng.random() < mean - whole), 1)

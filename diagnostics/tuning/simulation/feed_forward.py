@@ -11,9 +11,10 @@ from operator import itemgetter
 
 from diagnostics.tuning.simulation.clock import Call, EventQueue, check_events, no_more_than
 from diagnostics.tuning.simulation.draws import arrivals, factors, stream
+from diagnostics.tuning.simulation.engine import run_alone
 from diagnostics.tuning.simulation.instances import RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
-from diagnostics.tuning.simulation.recursions import executed
+from diagnostics.tuning.simulation.recursions import Executed, executed
 from diagnostics.tuning.simulation.scenario import EntryGraph, Model, OpenLoop, Scenario
 from diagnostics.tuning.simulation.sharing import ProcessorSharing
 from diagnostics.tuning.simulation.stability import LOOKS, sheds
@@ -292,21 +293,29 @@ class _Joining:
 
 def _execute(model: Model, joining: _Joining, log: ModelLog, clock: EventQueue, seed: int) -> None:
     """Let a model execute all visits to it, and those pass on that are answered."""
+    if model.engine:
+        rng = stream(seed, f"service {model.name}")
+        answered = run_alone(model.engine, rng, joining.times, log, clock.end)
+        joining.leave(_Passage(answered, range(len(answered))).sorted().until(clock.end))
+        return
     items = joining.items
     found = executed(model, joining.times, items, seed)
     if found is None:
         _execute_by_events(model, joining, log, EventQueue(clock.begin, clock.end), seed)
         return
-    log.gap = model.service.dispatch_gap
+    _note(found, joining, items, log, model.service.dispatch_gap)
+    passage = _Passage(found.answered, range(len(found.answered)))
+    joining.leave((passage.sorted() if model.instances > 1 else passage).until(clock.end))
+
+
+def _note(found: Executed, joining: _Joining, items: Sequence[int], log: ModelLog, gap: float) -> None:
+    log.gap = gap
     log.passed(joining.times, found.begun, found.ended)
     if len(found.sizes) in (0, len(found.begun)):
         log.ran(found.begun, found.ended, items)
-    else:
-        firsts = list(accumulate(found.sizes, initial=0))[:-1]
-        begun, ended = [found.begun[at] for at in firsts], [found.ended[at] for at in firsts]
-        log.ran(begun, ended, found.sizes)
-    answered = _Passage(found.answered, range(len(found.answered)))
-    joining.leave((answered.sorted() if model.instances > 1 else answered).until(clock.end))
+        return
+    firsts = list(accumulate(found.sizes, initial=0))[:-1]
+    log.ran([found.begun[at] for at in firsts], [found.ended[at] for at in firsts], found.sizes)
 
 
 def _execute_by_events(model: Model, joining: _Joining, log: ModelLog, clock: EventQueue, seed: int) -> None:

@@ -40,9 +40,10 @@ class Executed:
 def executed(model: Model, joined: Sequence[float], items: Sequence[int], seed: int) -> Executed | None:
     """Return what a model does with requests that join at ascending seconds; None where only events can tell.
 
-    It needs executions that nothing slows, one at a time on an instance, in the order of arrival.
+    It needs executions that nothing slows, one at a time on an instance, in the order of arrival; and is of no engine
+    (`engine.run_alone`).
     """
-    if model.engine or model.in_flight > 1:
+    if model.in_flight > 1:
         return None
     rng = stream(seed, f"service {model.name}")
     if model.batcher is None:
