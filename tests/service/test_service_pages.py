@@ -87,7 +87,7 @@ def test_before_the_first_round_it_says_what_it_waits_for() -> None:
     with Serving((NAME,)) as made:
         assert headline(made) == f"{NAME}: waiting for the first round"
         assert "The first verdict comes after two rounds" in text_of(made, "/")
-        assert headline(made, f"/deployments/{NAME}") == "nothing was read yet"
+        assert headline(made, f"/deployments/{NAME}") == "waiting for the first round"
 
 
 def test_when_all_is_well_it_says_so() -> None:
