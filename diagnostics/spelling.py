@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 # Fewer letters begin too many names.
@@ -43,6 +43,14 @@ def meant(name: str, existing: Iterable[str]) -> str:
     """Return `did you mean …?` with the names that are like this one; empty where none is."""
     close = close_to(name, existing)
     return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def among(name: str, existing: Sequence[str], what: str) -> str:
+    """Return a hint that names what was probably meant, and lists a dozen of what exists; `what` is its plural."""
+    if not existing:
+        return f"{what} are unknown: nothing was read of any"
+    listed = f"{what} are {', '.join(existing[:12])}{', …' if len(existing) > 12 else ''}"
+    return " ".join(part for part in (meant(name, existing), listed) if part)
 
 
 def _plain(name: str) -> str:

@@ -9,15 +9,15 @@ from dataclasses import replace
 import click
 
 from diagnostics.canary import Canary, CanaryOutcome
-from diagnostics.cli.change_options import changes_given, models_on
-from diagnostics.cli.evidence_source import EvidenceSource, SourceEvidence, see
+from diagnostics.cli.evidence_source import EvidenceSource, see
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.output import show
-from diagnostics.cli.proposing import ChangeRequest, proposed
 from diagnostics.cli.sources import WindowOptions, looks_like_a_path
 from diagnostics.cli.verify import same_entry
+from diagnostics.diagnosis.change_options import changes_given, models_on
 from diagnostics.diagnosis.diagnose import diagnose
+from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, proposed
 from diagnostics.errors import (
     EXIT_COLLECT,
     EXIT_FINDINGS,

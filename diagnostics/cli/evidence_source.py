@@ -21,6 +21,7 @@ from diagnostics.cli.sources import (
     warn,
 )
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
+from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import Window
@@ -50,14 +51,6 @@ class EvidenceSource:
     deployment: str | None
     config_file: Path | None
     options: SourceOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceEvidence:
-    """What was read, when and from whom."""
-
-    evidence: WindowEvidence
-    window: WindowFacts
 
 
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)

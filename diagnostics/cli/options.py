@@ -22,14 +22,6 @@ def nearest(name: str, existing: Iterable[str], command: str) -> str:
     return meant(name, existing) or f"`{command}` lists them"
 
 
-def among(name: str, existing: Sequence[str], what: str) -> str:
-    """Return a hint that names what was probably meant, and lists a dozen of what exists; `what` is its plural."""
-    if not existing:
-        return f"{what} are unknown: nothing was read of any"
-    listed = f"{what} are {', '.join(existing[:12])}{', …' if len(existing) > 12 else ''}"
-    return " ".join(part for part in (meant(name, existing), listed) if part)
-
-
 def coloured(text: str, colour: str) -> str:
     """Return the text in a colour of `click.style`; as it is where `colour` is empty."""
     return click.style(text, fg=colour) if colour else text

@@ -8,9 +8,9 @@ import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
 from diagnostics.cli.output import output_option, show
-from diagnostics.cli.proposing import ChangeRequest
 from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.proposal import CarriedProposal, TunedProposal
+from diagnostics.diagnosis.proposing import ChangeRequest
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError, reason_of
 from diagnostics.forecast.options import Minimize
 from diagnostics.render.tuning.confirming import confirming

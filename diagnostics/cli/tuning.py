@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagnostics.cli.change_options import models_on, vary_given
-from diagnostics.cli.evidence_source import SourceEvidence
-from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of
+from diagnostics.diagnosis.change_options import models_on, vary_given
 from diagnostics.diagnosis.diagnose import diagnose
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.proposal import CarriedProposal, LoadChange, Test, TunedProposal, moves, patches
+from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, load_of
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.capacity import InfeasibilityReport, is_closed, most_carried, shortfall

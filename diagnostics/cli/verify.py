@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
-from diagnostics.cli.evidence_source import SourceEvidence, see_captures
+from diagnostics.cli.evidence_source import see_captures
 from diagnostics.cli.output import output_option, show
-from diagnostics.cli.proposing import entry_of
 from diagnostics.cli.sources import WindowChoice, two_windows
+from diagnostics.diagnosis.proposing import SourceEvidence, entry_of
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.verify import Verified, verify

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
 from diagnostics.cli.output import output_option, show
-from diagnostics.cli.proposing import ChangeRequest, proposed, swept
+from diagnostics.diagnosis.proposing import ChangeRequest, proposed, swept
 from diagnostics.errors import EXIT_OK, UsageError
+from diagnostics.forecast.what_if import WhatIf
 from diagnostics.render.forecast.document import forecast_document, sweep_document
 from diagnostics.render.forecast.json import forecast_report, sweep_report
 
@@ -59,6 +64,16 @@ def command(
         one = proposed(seen, request)
         show(output, lambda: forecast_document(one), lambda: forecast_report(one))
     else:
-        several = swept(seen, request, sweep)
+        several = swept(seen, request, sweep, _progress)
         show(output, lambda: sweep_document(several), lambda: sweep_report(several))
     ctx.exit(EXIT_OK)
+
+
+@contextmanager
+def _progress(cases: Sequence[WhatIf]) -> Iterator[Iterable[WhatIf]]:
+    """Yield the cases, with a bar on a terminal's standard error that goes ahead with them."""
+    if not sys.stderr.isatty():
+        yield cases
+        return
+    with click.progressbar(cases, label="diag: simulating", file=sys.stderr) as each:
+        yield each

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from diagnostics.cli.change_options import MOST_VALUES, changes_given, models_on, rate_factor, sweep_given
+from diagnostics.diagnosis.change_options import MOST_VALUES, changes_given, models_on, rate_factor, sweep_given
 from diagnostics.errors import UsageError
 from diagnostics.tuning.changes import SettingValue, WarmupChange
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config

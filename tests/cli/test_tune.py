@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from diagnostics.cli import tune, tuning
-from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
 from diagnostics.forecast.fitted import Unpredictable

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from diagnostics.cli import tune, tuning
-from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.forecast import capacity
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.diagnosis.test_off_the_path import FULL, WINDOW, forked

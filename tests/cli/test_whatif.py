@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner, Result
 
-from diagnostics.cli import proposing, whatif
-from diagnostics.cli.evidence_source import SourceEvidence
+from diagnostics.cli import whatif
 from diagnostics.cli.main import main
+from diagnostics.diagnosis import proposing
 from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from diagnostics.cli.evidence_source import SourceEvidence
-from diagnostics.cli.proposing import ChangeRequest, entry_of, proposed
 from diagnostics.cli.tuning import Aim, tuned
 from diagnostics.diagnosis.explanation import WindowFacts, explain_evidence
 from diagnostics.diagnosis.proposal import TunedProposal
+from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, proposed
 from diagnostics.evidence.capacity import SIDE_BY_SIDE
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitting import fit

@@ -17,14 +17,15 @@ from unittest.mock import patch
 
 import jsonschema
 
-from diagnostics.cli import proposing, tuning
+from diagnostics.cli import tuning
 from diagnostics.cli import verify as verifying
-from diagnostics.cli.change_options import changes_given, models_on
-from diagnostics.cli.evidence_source import SourceEvidence, see_captures
-from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of, proposed
+from diagnostics.cli.evidence_source import see_captures
 from diagnostics.cli.sources import WindowOptions, explain_captures
 from diagnostics.cli.tuning import Aim, tuned
+from diagnostics.diagnosis import proposing
+from diagnostics.diagnosis.change_options import changes_given, models_on
 from diagnostics.diagnosis.proposal import Proposal
+from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, load_of, proposed
 from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import DiagError
 from diagnostics.forecast.estimate import estimate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.cli.proposing import entry_of
+from diagnostics.diagnosis.proposing import entry_of
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.target import LatencyTarget

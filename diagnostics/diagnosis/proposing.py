@@ -1,21 +1,17 @@
-"""From evidence and a wish to a forecast, or to a sweep of forecasts."""
+"""From evidence and a request for a change to a forecast, or to a sweep of forecasts."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-import click
-
 from diagnostics.anatomy.anatomy import anatomies
-from diagnostics.cli.change_options import SweepGiven, changes_given, models_on, rate_factor, sweep_given
-from diagnostics.cli.evidence_source import SourceEvidence
-from diagnostics.cli.options import among
+from diagnostics.diagnosis.change_options import SweepGiven, changes_given, models_on, rate_factor, sweep_given
+from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Proposal, SweepProposal, moves, patches
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
@@ -24,11 +20,24 @@ from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
+from diagnostics.spelling import among
 from diagnostics.tuning.changes import ConfigChange, current
 from diagnostics.tuning.simulation.scenario import ClosedLoop
 
 # A rate that is given in requests per second is the one in effect where it differs by less than is shown.
 _SAME_RATE = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEvidence:
+    """What was read, when and from whom."""
+
+    evidence: WindowEvidence
+    window: WindowFacts
+
+
+Watched = Callable[[Sequence[WhatIf]], AbstractContextManager[Iterable[WhatIf]]]
+"""Shows how far a sweep is: yields its cases, one after another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +64,7 @@ class ChangeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ForecastContext:
-    """What a wish is about: the entry, its fitted model, and what shall be changed in any case."""
+    """What a request is about: the entry, its fitted model, and what shall be changed in any case."""
 
     seen: SourceEvidence
     on: Subject
@@ -77,7 +86,7 @@ def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
     """Return the forecast of a change.
 
     Raises:
-        UsageError: the wish cannot be read, or names what is not there.
+        UsageError: the request cannot be read, or names what is not there.
         Unpredictable: the evidence does not suffice; it says what to measure.
 
     """
@@ -94,12 +103,20 @@ def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
     )
 
 
-def swept(seen: SourceEvidence, request: ChangeRequest, text: str) -> SweepProposal:
-    """Return the forecasts of a sweep; the rest is as in `proposed`."""
+def swept(seen: SourceEvidence, request: ChangeRequest, text: str, progress: Watched = nullcontext) -> SweepProposal:
+    """Return the forecasts of a sweep; the rest is as in `proposed`.
+
+    Args:
+        seen: what was read.
+        request: what changes at every value.
+        text: what is varied, as in `safety.instance_group.count=1..8`.
+        progress: shows how far it is.
+
+    """
     given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, request.entry).server))
     ground = _ground(seen, request)
     cases = [_case(ground, given, at) for at in range(len(given.values))]
-    with _progress(cases) as each:
+    with progress(cases) as each:
         found = [performance(ground.fitted, one, seed=request.seed) for one in each]
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
@@ -199,16 +216,6 @@ def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
     value = given.values[at]
     request = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
     return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, request))
-
-
-@contextmanager
-def _progress(cases: Sequence[WhatIf]) -> Iterator[Iterable[WhatIf]]:
-    """Yield the cases, with a bar on a terminal's standard error that goes ahead with them."""
-    if not sys.stderr.isatty():
-        yield cases
-        return
-    with click.progressbar(cases, label="diag: simulating", file=sys.stderr) as each:
-        yield each
 
 
 def _whole(text: str) -> int:

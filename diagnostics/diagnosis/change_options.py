@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from diagnostics.cli.options import among
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.names import ENSEMBLE_PLATFORM
 from diagnostics.signals.signal import Scope, Subject
-from diagnostics.spelling import close_to
+from diagnostics.spelling import among, close_to
 from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(x|/s)\s*")
