@@ -124,9 +124,10 @@ def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
     """Waits for I/O that are worth a change to requests, whichever stage they are in; no check states a disk."""
     for server in sorted({item.server for item in anatomy}):
         threads, each = evidence.read(IO_THREADS, Subject(server=server)), io_seconds(evidence, server)
+        least = each * (threads.low or 0.0) / (threads.value or 1.0)  # what a load alone reads does not last
         slow = (one for one in anatomy if one.server == server and one.requests >= ENOUGH_EVENTS)
         if not threads.estimated and any(
-            each >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * one.mean_seconds) for one in slow
+            least >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * one.mean_seconds) for one in slow
         ):
             yield Symptom(
                 text=f"{threads.value or 0.0:.1f} threads of {server} wait for I/O on average, "

@@ -255,8 +255,8 @@ COPY_CPU = _signal(
     "Processors that the server's own process uses ÷ its executions that are in their input or output phase: copies "
     "keep one busy each, and what waits for a disk or a lock uses none.",
     _copy_cpu,
-    fix="measure whether the server waits for I/O (/proc/pressure/io and iowait on its machine): look at the disk that "
-    "its log goes to, at --log-verbose, and at what models write",
+    fix="find what I/O the server waits for (/proc/pressure/io for a disk, /proc/PID/task/*/wchan for a pipe): look "
+    "at where its log goes, a slow disk or a slow reader, at --log-verbose, and at what models write",
 )
 SERVER_CPU_SHARE = _signal(
     "server_cpu_share",

@@ -112,6 +112,20 @@ def test_executions_that_wait_for_a_disk_are_no_lack_of_instances(io_threads: in
     assert found or (explanation.verdict is Verdict.NO_CLEAR_CAUSE and "disk" in explanation.next_measurement)
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(60, True), (10, False)], ids=["all along", "while a model loads"])
+def test_waits_for_a_disk_that_do_not_last_are_no_sign_of_trouble(seconds: int, named: bool) -> None:
+    healthy = Stage("m", rate=19, execution=0.02, config=model_config("m"))
+
+    def sample(at: float) -> Mapping[str, object]:
+        own = {"pid": SERVER_PID, "ppid": 1, "comm": "tritonserver", "cpu_seconds": 0.1 * at, "thread_count": 9}
+        waits = {"io_threads": 1 if at < seconds else 0, "stopped_threads": 0}
+        return {**host_body(START + at, 0.1), "server_processes": [{**own, **waits}]}
+
+    found = explained(machine_window(SyntheticTriton(models=(healthy,), cpu_busy=None), hosts=sample, step=2.0))
+    assert ("wait for I/O" in found.reason) is named
+    assert named or found.verdict is Verdict.HEALTHY
+
+
 def test_a_stub_of_another_model_that_waits_for_a_disk_is_not_this_ones_wait() -> None:
     assert IO_PER_LANE.read(view_of(_on_disk(1), "m")).value == pytest.approx(1 / (19 * 0.05), rel=0.1)
     assert IO_PER_LANE.read(view_of(_on_disk(1, "another"), "m")).value == 0
