@@ -105,18 +105,13 @@ def span(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> float | None:
-    """Return the seconds that `text` names; None when it names none, as a number without a unit, which may mean any."""
+    """Return the seconds that `text` names; None when it names none."""
+    if _PLAIN.fullmatch(text):
+        return float(text)
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        return 0.0 if _PLAIN.fullmatch(text) and float(text) == 0 else None
+        return None
     return sum(float(number) * _DURATIONS[unit] for number, unit in parts)
-
-
-def no_duration(text: str) -> str:
-    """Return why a text names no duration, and what to write instead."""
-    if _PLAIN.fullmatch(text[:20]):
-        return f"{text!r} has no unit: write {text}s for seconds, or ms, m, h, d"
-    return f"{text[:100]!r} is not a duration such as 500ms, 15s, 5m, 1h30m or 7d"
 
 
 def parse_size(text: str) -> int | None:
@@ -139,11 +134,6 @@ def utc(at: float) -> datetime:
     A recording, a store and a clock may give any number.
     """
     return datetime.fromtimestamp(min(at, LATEST_SECOND) if at > 0 else 0.0, UTC)
-
-
-def no_size(text: str) -> str:
-    """Return why a text names no size, and what to write instead."""
-    return f"{text[:100]!r} is not a size such as 4MiB or 10GB"
 
 
 def time_text(at: float) -> str:

@@ -12,7 +12,7 @@ _HEAD = """\
 # Command line
 
 Results go to standard output. Progress and warnings go to standard error.
-Durations have a unit, as in [settings](settings.md): `500ms`, `60s`, `5m`, `1h30m`, `7d`. A bare number is refused.
+Durations are written as in [settings](settings.md): `500ms`, `60s`, `5m`, `1h30m`, `7d`. A number alone is seconds.
 `NO_COLOR=1` turns colour off. See also [exit codes](exit-codes.md) and [environment variables](environment.md).
 """
 

@@ -23,8 +23,8 @@ Check it with `diag serve --config.file diag.toml --check-config`, which prints 
 Override a setting with an environment variable: `DIAG_COLLECT__INTERVAL=30s` sets `interval` of `[collect]`.
 The file is read again after `kill -HUP`. Changed servers, deployments and discovery apply at once.
 
-Durations have a unit: `500ms`, `15s`, `5m`, `1h30m`, `7d`. Sizes too: `4MiB`, `10GB`.
-A number without one is refused, except 0. The same holds for durations on the command line and in files of objectives.
+Durations have a unit: `500ms`, `15s`, `5m`, `1h30m`, `7d`. A number alone is seconds.
+Sizes have one too: `4MiB`, `10GB`. A number alone is bytes.
 """
 _WORDS = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path", IPvAnyNetwork: "network"}
 _MARKED = {values.Seconds: "duration", values.Bytes: "size", values.Share: "ratio", values.Address: "URL"}

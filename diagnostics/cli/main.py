@@ -56,7 +56,7 @@ Examples:
 \b
 Exit codes:  0 done, 1 findings at --fail-on, 2 usage, 3 could not collect,
              130 interrupted
-Durations:   500ms, 60s, 2m, 1h30m or 7d, always with a unit
+Durations:   500ms, 60s, 2m, 1h30m or 7d; a number alone is seconds
 Completion:  eval "$(_DIAG_COMPLETE=bash_source diag)", or zsh_, fish_source
 Credentials: from DIAG_BEARER_TOKEN or DIAG_BASIC_AUTH (user:password), or
              from a file; never an argument

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from diagnostics.errors import UsageError
 from diagnostics.spelling import meant
-from diagnostics.units import no_duration, parse_duration
+from diagnostics.units import parse_duration
 from exporters.sources.access import DEFAULT_TIMEOUT, STORE_TIMEOUT, SourceOptions, clean_secret, read_secret
 
 
@@ -38,7 +38,7 @@ _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 # Generic since Click 8.4 only.
 class Duration(click.ParamType):  # type: ignore[type-arg]
-    """A duration such as `500ms`, `60s`, `2m` or `1h30m`, as seconds."""
+    """A duration such as `500ms`, `60s`, `2m` or `1h30m`, as seconds; a bare number is seconds."""
 
     name = "duration"
 
@@ -47,7 +47,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             return float(value)
         seconds = parse_duration(str(value))
         if seconds is None or seconds <= 0:
-            self.fail(no_duration(str(value)), param, ctx)
+            self.fail(f"{value!r} is not a duration such as 500ms, 60s, 2m or 1h30m", param, ctx)
         if seconds > LONGEST_SECONDS:
             self.fail("a duration has a hundred years at most", param, ctx)
         return seconds

@@ -15,7 +15,6 @@ from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.text_file import text_of
 from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
-from diagnostics.settings.values import WRITTEN
 from diagnostics.spelling import meant
 
 _DEEPEST = 64
@@ -189,7 +188,7 @@ def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
 
 def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings.model_validate(tree, context={WRITTEN: True})
+        return Settings.model_validate(tree)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         # A mistyped name is often why another one is missing.

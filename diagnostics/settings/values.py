@@ -6,27 +6,21 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from diagnostics.settings.addresses import names_a_user
-from diagnostics.units import no_duration, no_size, parse_duration, parse_size
-
-WRITTEN = "written"
-"""The key of a validation's context that says that values are as people wrote them: without a unit none is taken."""
+from diagnostics.units import parse_duration, parse_size
 
 
-def _written(parse: Callable[[str], float | None], wrong: Callable[[str], str]) -> BeforeValidator:
-    """Return what reads a text as a number; `wrong` says why that is not possible, and what to write."""
+def _written(parse: Callable[[str], float | None], what: str) -> BeforeValidator:
+    """Return what reads a text as a number; `what` says how one is written, for who wrote it otherwise."""
 
-    def read(value: object, info: ValidationInfo) -> object:
-        by_hand = bool(info.context and info.context.get(WRITTEN))
-        if by_hand and isinstance(value, int | float) and not isinstance(value, bool):
-            value = str(value)
+    def read(value: object) -> object:
         if not isinstance(value, str):
             return value
         number = parse(value)
         if number is None:
-            raise ValueError(wrong(value))
+            raise ValueError(f"{value[:100]!r} is not {what}")
         return number
 
     return BeforeValidator(read)
@@ -89,9 +83,9 @@ Shown = Annotated[str, _without_credentials("whoever follows a link is asked for
 Name = Annotated[str, AfterValidator(_name)]
 Seconds = Annotated[
     float,
-    _written(parse_duration, no_duration),
+    _written(parse_duration, "a duration such as 500ms, 15s, 5m or 7d"),
     AfterValidator(_within_a_lifetime),
     PlainSerializer(show_seconds),
 ]
 Share = Annotated[float, BeforeValidator(_no_percents)]
-Bytes = Annotated[int, _written(parse_size, no_size), PlainSerializer(lambda size: f"{size}B")]
+Bytes = Annotated[int, _written(parse_size, "a size such as 4MiB or 10GB"), PlainSerializer(lambda size: f"{size}B")]
