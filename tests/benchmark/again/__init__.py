@@ -42,7 +42,8 @@ class OddDrawn:
         return f"kind-{self.number:04}"
 
 
-def _kinds_of(module: ModuleType) -> Mapping[str, OddKind]:
+def kinds_of(module: ModuleType) -> Mapping[str, OddKind]:
+    """Return the kinds that are functions of a module."""
     return {
         name: function
         for name, function in vars(module).items()
@@ -50,24 +51,36 @@ def _kinds_of(module: ModuleType) -> Mapping[str, OddKind]:
     }
 
 
-FAULTS = _kinds_of(faults)
-LOOKALIKES = _kinds_of(lookalikes)
+FAULTS = kinds_of(faults)
+LOOKALIKES = kinds_of(lookalikes)
 
 
 def drawn_all() -> tuple[OddDrawn, ...]:
     """Return every incident, in an order that says nothing."""
-    every = [(kind, seed) for kind in sorted({**FAULTS, **LOOKALIKES}) for seed in range(PER_KIND)]
-    random.Random(31).shuffle(every)
+    return drawn_of({**FAULTS, **LOOKALIKES}, "again", 31, _CLIENTS_ONLY)
+
+
+def drawn_of(table: Mapping[str, OddKind], salt: str, order: int, clients_only: frozenset[str]) -> tuple[OddDrawn, ...]:
+    """Return every incident of a table of kinds.
+
+    Args:
+        table: the kinds.
+        salt: what makes their draws differ from those of another table.
+        order: the seed of their order.
+        clients_only: kinds of which only clients see anything.
+    """
+    every = [(kind, seed) for kind in sorted(table) for seed in range(PER_KIND)]
+    random.Random(order).shuffle(every)
     return tuple(
-        OddDrawn(number=number, kind=kind, seed=seed, incident=drawn(kind, seed))
+        OddDrawn(number=number, kind=kind, seed=seed, incident=_drawn(table[kind], kind, seed, salt, clients_only))
         for number, (kind, seed) in enumerate(every, start=1)
     )
 
 
-def drawn(kind: str, seed: int) -> OddIncident:
+def _drawn(function: OddKind, kind: str, seed: int, salt: str, clients_only: frozenset[str]) -> OddIncident:
     """Return an incident of a kind as it is seen, and what may be said then."""
-    chance = random.Random(f"again {kind} {seed}")
-    incident = {**FAULTS, **LOOKALIKES}[kind](chance)
+    chance = random.Random(f"{salt} {kind} {seed}")
+    incident = function(chance)
     less = ("no-statistics", "metrics-15s", "late" if incident.fault_at else "no-statistics", chance.choice(_WELL))
     sight = chance.choice(_WELL if seed % PER_KIND == 0 else less)
     further: dict[str, Any] = {"sight": sight}
@@ -75,6 +88,6 @@ def drawn(kind: str, seed: int) -> OddIncident:
         further["seconds"] = 52.0
     if sight in _LESS:
         further["abstain_ok"] = True
-    if kind in _CLIENTS_ONLY and sight not in _CLIENTS_ASKED:
+    if kind in clients_only and sight not in _CLIENTS_ASKED:
         further |= {"abstain_ok": True, "causes": ("healthy",)}
     return replace(incident, **further)

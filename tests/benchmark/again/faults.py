@@ -11,29 +11,17 @@ from dataclasses import replace
 
 from tests.benchmark.again.clients import odd
 from tests.benchmark.again.record import Change, OddIncident
+from tests.benchmark.again.shaping import LANES as _LANES
+from tests.benchmark.again.shaping import asked as _asked
+from tests.benchmark.again.shaping import incident_of as _incident
+from tests.benchmark.again.shaping import more_lanes as _lanes
 from tests.benchmark.draws.base import names_of
 from tests.benchmark.kinds import shapes
-from tests.benchmark.kinds.shapes import Shape
 from tests.benchmark.kinds.world import Ensemble, Event, Load, Model, Step, World
 
-_LANES = "single-instance-serialization"
 _FULL = "capacity-exceeded"
 _SHIFT = "workload-shift"
 _WAY = "client-or-transport-bound"
-
-
-def _incident(shape: Shape, **values: object) -> OddIncident:
-    return OddIncident(world=shape.world, loads=shape.loads, **values)  # type: ignore[arg-type]
-
-
-def _asked(shape: Shape, **values: object) -> Shape:
-    """Return the shape with its first clients odd."""
-    return replace(shape, loads=(odd(shape.loads[0], **values), *shape.loads[1:]))
-
-
-def _lanes(incident: OddIncident, name: str, count: int = 3) -> Change:
-    more = incident.changed(name, instances=count * incident.world.model(name).instances)
-    return Change(what=f"instances of {name}", names=(_LANES,), incident=more, lanes_of=name)  # type: ignore[arg-type]
 
 
 # What requests are made of

@@ -8,17 +8,10 @@ from dataclasses import replace
 
 from tests.benchmark.again.clients import odd
 from tests.benchmark.again.record import OddIncident
+from tests.benchmark.again.shaping import asked as _asked
+from tests.benchmark.again.shaping import incident_of as _incident
 from tests.benchmark.kinds import shapes
-from tests.benchmark.kinds.shapes import Shape
 from tests.benchmark.kinds.world import Event, Load
-
-
-def _incident(shape: Shape, **values: object) -> OddIncident:
-    return OddIncident(world=shape.world, loads=shape.loads, **values)  # type: ignore[arg-type]
-
-
-def _asked(shape: Shape, **values: object) -> Shape:
-    return replace(shape, loads=(odd(shape.loads[0], **values), *shape.loads[1:]))
 
 
 def slow_by_design_and_idle(chance: random.Random) -> OddIncident:

@@ -42,6 +42,8 @@ _TRIAL = 16.0
 _TRACE_RATE = 20
 _SUMMARIES = "--metrics-config=summary_latencies=true"
 _HOG = "while True: pass"
+# Seconds that a throttled server runs between two stops.
+_RUNS = 0.06
 Sending = Callable[[Sequence[Load], str, float, int], list[SentRequest]]
 
 
@@ -121,6 +123,15 @@ class Running:
                 hog.wait()
 
         threading.Thread(target=run).start()
+        return dict(values)
+
+    def _throttle(self, _: str, values: Mapping[str, object]) -> object:
+        ends, stopped = time.monotonic() + float(str(values["seconds"])), float(str(values["period"])) - _RUNS
+        while time.monotonic() < ends:
+            os.killpg(self.server.pid, signal.SIGSTOP)
+            time.sleep(stopped)
+            os.killpg(self.server.pid, signal.SIGCONT)
+            time.sleep(_RUNS)
         return dict(values)
 
 

@@ -53,6 +53,7 @@ def _config(model: Model, control: Path) -> Iterator[str]:
     if len(model.versions) > 1:
         listed = ", ".join(map(str, model.versions))
         yield f"version_policy: {{ specific: {{ versions: [ {listed} ] }} }}\n"
+    yield model.further
     for key, value in _parameters(model, control).items():
         yield f'parameters {{ key: "standin_{key}" value {{ string_value: "{value}" }} }}\n'
 

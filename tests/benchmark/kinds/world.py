@@ -31,6 +31,7 @@ class Model:
         broken: why it cannot be loaded; empty for a model that can.
         ordered: with dynamic batching, responses leave in the order of their requests.
         oddities: parameters of `models/odd_model.py`, which is its code if there are any.
+        further: more lines of its configuration.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Model:
     delay_us: int | None = None
     ordered: bool = False
     oddities: Mapping[str, object] = field(default_factory=dict)
+    further: str = ""
     queue_limit: int = 0
     queue_timeout_ms: int = 0
     priorities: bool = False
@@ -171,7 +173,8 @@ class Event:
     Attributes:
         do: `set` (other settings of a model, then a load), `unload`, `load` (as it is in the repository), `release`
             (version 2 with other settings), `control` (the model misbehaves from now on), `kill` (an instance's
-            process), `hog` (processes that take the server's processors for `seconds`).
+            process), `hog` (processes that take the server's processors for `seconds`),
+            `throttle` (for `seconds` the server's processes run only for 60 ms of each `period` seconds).
         model: whom it happens to.
         values: the settings, or what the model's control file says.
     """

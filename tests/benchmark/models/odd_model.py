@@ -1,10 +1,14 @@
 """A model of a drawn kind with an oddity: it stands still at times, ages, compiles, or calls others too often."""
 
+import hashlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 from kind_model import TritonPythonModel as KindModel
+from kind_model import tensor
 
 
 class TritonPythonModel(KindModel):
@@ -12,7 +16,7 @@ class TritonPythonModel(KindModel):
 
     standin_pause_every_ms, standin_pause_ms: all its instances stand still for so long, at the same times.
     standin_ages_ms: each execution of an instance takes so much longer than the one before.
-    standin_keeps_kb: each execution keeps so much memory for good.
+    standin_keeps_kb: each execution keeps so much memory for good, the first `standin_keeps_most` if there is one.
     standin_per_value_ms: what each number of a request costs.
     standin_compile_ms: what the first request of each width costs an instance.
     standin_threads: above 0 the requests of a batch are worked on by so many threads of the one interpreter.
@@ -20,6 +24,13 @@ class TritonPythonModel(KindModel):
     standin_times: how many times it calls that.
     standin_calls_below: it calls others only if the first number is below this, and passes that on plus one.
     standin_part_ms: what each response of a decoupled model takes.
+    standin_collects: 1 calls a decoupled model and waits for all of its answer.
+    standin_stall_share, standin_stall_ms: this share of executions waits so long for somebody else.
+    standin_every, standin_collect_ms: after so many executions an instance collects garbage for so long.
+    standin_first_lane: the first instance takes so many times as long.
+    standin_idle_ms, standin_wakes_ms: an execution after so long without one takes longer.
+    standin_spinners: so many threads spin while an execution lasts.
+    standin_lock_of: the model whose lock it takes; needs `standin_locked`.
     """
 
     def initialize(self, args):
@@ -32,11 +43,27 @@ class TritonPythonModel(KindModel):
         self.workers = ThreadPoolExecutor(max_workers=threads) if threads else None
         self.each_row, self.times = self._number("each_row"), int(self._number("times")) or 1
         self.calls_below, self.part = self._number("calls_below"), self._number("part_ms") / 1e3
+        self.executions, self.last = 0, time.monotonic()
+        self.stall_share, self.stall = self._number("stall_share"), self._number("stall_ms") / 1e3
+        self.idle, self.wakes = self._number("idle_ms") / 1e3, self._number("wakes_ms") / 1e3
+        if owner := self._text("lock_of"):
+            self.lock = (Path(self.control).parent / f"{owner}.shared").open("w")
+        self.spinning = threading.Event()
+        for _ in range(int(self._number("spinners"))):
+            threading.Thread(target=self._spin, daemon=True).start()
 
     def execute(self, requests):
-        if kilobytes := int(self._number("keeps_kb")):
+        most = self._number("keeps_most") or float("inf")
+        if (kilobytes := int(self._number("keeps_kb"))) and len(self.kept) < most:
             self.kept.append(b"x" * (1024 * kilobytes))
-        return super().execute(requests)
+        answers = super().execute(requests)
+        self.last = time.monotonic()
+        return answers
+
+    def _spin(self):
+        data = bytes(1 << 22)
+        while self.spinning.wait():
+            hashlib.sha256(data)
 
     def _rows(self, request):
         rows = super()._rows(request)
@@ -53,7 +80,20 @@ class TritonPythonModel(KindModel):
             each = super()._seconds(1)
             list(self.workers.map(lambda _: self._work(each), range(items)))
             return 0.0
-        return super()._seconds(items) + more
+        if self.lane == 0:
+            more += super()._seconds(items) * max(0.0, self._number("first_lane") - 1)
+        return super()._seconds(items) + more + self._now_and_then()
+
+    def _now_and_then(self):
+        self.executions += 1
+        seconds = self.stall if self.random.random() < self.stall_share else 0.0
+        if self.idle and time.monotonic() - self.last > self.idle:
+            seconds += self.wakes
+        every = int(self._number("every"))
+        # Not all instances at once: each begins elsewhere.
+        if every and (self.executions + self.lane * every // 3) % every == 0:
+            seconds += self._number("collect_ms") / 1e3
+        return seconds
 
     def _work(self, seconds):
         end = time.thread_time() + seconds
@@ -61,18 +101,31 @@ class TritonPythonModel(KindModel):
             pass
 
     def _spend(self, until):
+        self.spinning.set()
         super()._spend(until)
+        self.spinning.clear()
         if self.pause_every and (into := time.time() % self.pause_every) < self.pause:
             time.sleep(self.pause - into)
 
     def _respond(self, request, rows):
         if self.calls_below:
             return self._pass_on(rows)
+        if self._number("collects"):
+            return self._collect(rows)
         if not self.each_row and self.times == 1:
             return super()._respond(request, rows)
         asked = [rows[at : at + 1] for at in range(len(rows))] if self.each_row else [rows]
         for part in asked * self.times:
             answer = self._call(self.calls[0], part, None)[0]
+            if answer.has_error():
+                return pb_utils.InferenceResponse(error=answer.error())
+        return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
+
+    def _collect(self, rows):
+        inner = pb_utils.InferenceRequest(
+            model_name=self.calls[0][0], requested_output_names=["OUT"], inputs=[tensor("IN", rows)]
+        )
+        for answer in inner.exec(decoupled=True):
             if answer.has_error():
                 return pb_utils.InferenceResponse(error=answer.error())
         return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
