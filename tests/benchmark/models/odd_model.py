@@ -8,7 +8,6 @@ from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 from kind_model import TritonPythonModel as KindModel
-from kind_model import tensor
 
 
 class TritonPythonModel(KindModel):
@@ -24,7 +23,6 @@ class TritonPythonModel(KindModel):
     standin_times: how many times it calls that.
     standin_calls_below: it calls others only if the first number is below this, and passes that on plus one.
     standin_part_ms: what each response of a decoupled model takes.
-    standin_collects: 1 calls a decoupled model and waits for all of its answer.
     standin_stall_share, standin_stall_ms: this share of executions waits so long for somebody else.
     standin_every, standin_collect_ms: after so many executions an instance collects garbage for so long.
     standin_first_lane: the first instance takes so many times as long.
@@ -110,22 +108,11 @@ class TritonPythonModel(KindModel):
     def _respond(self, request, rows):
         if self.calls_below:
             return self._pass_on(rows)
-        if self._number("collects"):
-            return self._collect(rows)
         if not self.each_row and self.times == 1:
             return super()._respond(request, rows)
         asked = [rows[at : at + 1] for at in range(len(rows))] if self.each_row else [rows]
         for part in asked * self.times:
             answer = self._call(self.calls[0], part, None)[0]
-            if answer.has_error():
-                return pb_utils.InferenceResponse(error=answer.error())
-        return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
-
-    def _collect(self, rows):
-        inner = pb_utils.InferenceRequest(
-            model_name=self.calls[0][0], requested_output_names=["OUT"], inputs=[tensor("IN", rows)]
-        )
-        for answer in inner.exec(decoupled=True):
             if answer.has_error():
                 return pb_utils.InferenceResponse(error=answer.error())
         return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])

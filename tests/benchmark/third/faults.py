@@ -292,7 +292,7 @@ def sequences_pause_longer(chance: random.Random) -> OddIncident:
     return replace(incident, changes=changes, also=(_TURNS, _LANES), felt_by=name, trial=36.0)
 
 
-# Queues that refuse, branches, and streams
+# Queues that refuse, and branches
 
 
 def low_priority_expires(chance: random.Random) -> OddIncident:
@@ -334,30 +334,6 @@ def both_branches_full(chance: random.Random) -> OddIncident:
     one = _set(incident, short, instances=3)
     changes = (_change("instances of both", both, _LANES), _change("instances of the short one", one, _LANES))
     return replace(incident, changes=changes)
-
-
-def _collecting(chance: random.Random, lanes: int) -> Shape:
-    """A model that calls a decoupled model and waits for all of its answer."""
-    caller, streams = names_of(chance, 2)
-    parts, part = chance.randint(4, 6), chance.uniform(45, 70)
-    answer = parts * part + 12
-    rate = min(12.0, 1e3 * chance.uniform(0.97, 1.05) * lanes / answer)
-    models = (
-        Model(name=caller, base_ms=1.0, calls=((streams,),), instances=lanes, oddities={"collects": 1}),
-        Model(name=streams, base_ms=6.0, parts=parts, instances=10, oddities={"part_ms": part}),
-    )
-    load = Load(model=caller, rate=rate)
-    parts_of = {"caller": caller, "streams": streams}
-    return Shape(world=World(models=models), entry=caller, rate=rate, parts=parts_of, loads=(load,))
-
-
-def collects_streams_in_few_lanes(chance: random.Random) -> OddIncident:
-    """A model holds its two lanes while it waits for the whole answer of a decoupled model."""
-    shape = _collecting(chance, 2)
-    incident = _incident(shape, targets=(shape.entry,), also=(_FULL,))
-    lanes = replace(_lanes(incident, shape.entry), names=(_CALLS,))
-    more = _lanes(incident, shape.name("streams"), 2)
-    return replace(incident, changes=(lanes, more))
 
 
 # Two at once

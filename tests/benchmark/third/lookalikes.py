@@ -88,22 +88,6 @@ def wide_fan_out_with_room(chance: random.Random) -> OddIncident:
     return OddIncident(world=World(models=tuple(models)), loads=(Load(model=caller, rate=chance.uniform(7, 10)),))
 
 
-def collects_streams_with_room(chance: random.Random) -> OddIncident:
-    """A model waits for the whole answer of a decoupled model, and has lanes for all who ask."""
-    caller, streams = names_of(chance, 2)
-    models = (
-        Model(name=caller, base_ms=1.0, calls=((streams,),), instances=16, oddities={"collects": 1}),
-        Model(
-            name=streams,
-            base_ms=6.0,
-            parts=chance.randint(4, 6),
-            instances=12,
-            oddities={"part_ms": chance.uniform(45, 70)},
-        ),
-    )
-    return OddIncident(world=World(models=models), loads=(Load(model=caller, rate=chance.uniform(4, 6)),))
-
-
 def release_as_fewer_ask(chance: random.Random) -> OddIncident:
     """A release comes as the day ends: it is as fast as the version before, and half as many ask."""
     shape: Shape = shapes.chain(chance)
