@@ -78,6 +78,8 @@ STOOD_STILL = Limit(
     unit=Unit.SECONDS,
     because="twice as long as Triton's own batcher sleeps at most (0.5 s): no scheduler holds requests up for so long",
 )
+# Who is asked all the time keeps one request in twenty waiting then: as many as failures are critical from.
+MUCH_OF_IT = 0.05
 # Reasons are texts of backends, some with a whole traceback.
 SHOWN_REASON = 160
 CHECK = Check(
@@ -188,13 +190,15 @@ def _stood_still(ledger: Ledger, subject: Subject) -> Fires:
     """Return that a server stood still: whoever asked it meanwhile waited until it went on, or gave up."""
     found = [one for one in ledger.evidence.outages(subject) if one.state == STOPPED]
     seconds = ledger.read(STOPPED_SECONDS, subject)
-    still = bool(found) and not found[-1].over
+    still, moments = bool(found) and not found[-1].over, ledger.evidence.moments(subject.server)
+    window = moments[-1] - moments[0] if moments else 0.0
+    much = (seconds.value or 0.0) >= MUCH_OF_IT * window
     times = "" if len(found) <= 1 else f" in {len(found)} stretches"
     return Fires(
         summary=f"{subject.server} {'has stood' if still else 'stood'} still for {Unit.SECONDS.show(seconds.value)}"
         f"{times}{_SHOWN_BY.get(found[-1].source, '') if found else ''}: requests wait until it goes on",
         failed_share=ledger.evidence.read(REFUSED_SHARE, subject).value or 0.0,
-        severity=Severity.CRITICAL,
+        severity=Severity.CRITICAL if still or much else Severity.WARNING,
         suggestion=Suggestion(
             text=f"find what stops {subject.server} and let it go on: kill -STOP or a debugger, a frozen cgroup "
             "(cgroup.freeze, docker pause), a paused virtual machine, a CPU quota near zero"

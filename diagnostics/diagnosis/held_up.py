@@ -12,18 +12,21 @@ from diagnostics.checks.model_unavailable import STOOD_STILL
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import COPY_CPU
 from diagnostics.signals.outages import STOPPED_SECONDS
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
-from diagnostics.window.outages import READS
+from diagnostics.window.outages import READS, STOPPED, Outage
 
 DISK = Limit(
     value=0.5,
     unit=Unit.RATIO,
     because="time of which half is waited for I/O would be more than halved by a faster disk, whatever else is wrong",
 )
+# A line behind instances that are busier than this does not end within any window; ten times as many meet it then.
+_LEAST_FREE = 0.1
 # What each concludes from the time of executions, of their queue, of gaps or outside of the server. Whoever counts
 # failures, loads or arrivals, or measures a card or a processor, knows more.
 BY_TIME_INSIDE = frozenset(
@@ -44,7 +47,8 @@ AFTER_A_STOP = BY_TIME_INSIDE | BY_TIME_OUTSIDE | {"bursty-arrivals", "scheduler
 
 def held_up(check: str, see: Ledger, on: Subject, fires: Fires) -> Undecided | None:
     """Return why a check that fired cannot know its cause; None where nothing holds the server up."""
-    if check in AFTER_A_STOP and _stood_still(see.evidence, on.server, outside=check in BY_TIME_OUTSIDE):
+    stopped = stop_seconds(see.evidence, on.server, outside=check in BY_TIME_OUTSIDE)
+    if check in AFTER_A_STOP and stopped >= DISK.value * fires.saved_seconds and stopped > 0:
         return see.conflicting(STOPPED_SECONDS)
     if check in BY_TIME_INSIDE and not see.evidence.is_engine(on):
         share = see.evidence.read(IO_PER_LANE, on)
@@ -79,12 +83,35 @@ def _copied(evidence: Evidence, on: Subject) -> float:
     return copies / whole if whole > 0 else 0.0
 
 
-def _stood_still(evidence: Evidence, server: str, *, outside: bool) -> bool:
-    """Return whether a server stood still; for what passes outside of it also whether it may have done so unseen."""
-    on = Subject(server=server)
-    stopped = evidence.read(STOPPED_SECONDS, on).value or 0.0
-    silent = any(one.source == READS and one.tried and not one.state and one.over for one in evidence.outages(on))
-    return stopped >= STOOD_STILL.value or (outside and silent)
+def stop_seconds(evidence: Evidence, server: str, *, outside: bool = False) -> float:
+    """Return what requests wait on average because their server stood still; 0 where it did not.
+
+    Who comes in a stop of T seconds waits T ÷ 2 for its end, and whoever comes until the line is gone waits as well:
+    1 ÷ (1 − utilization) times as many (fluid limit). Nobody waits for longer than it lasted. Its share of the window
+    decides, so that a short one does not hide for long what else is wrong.
+
+    Args:
+        evidence: what was read.
+        server: which.
+        outside: count also when it answered no read and may have stood still unseen, for what passes outside of it.
+
+    """
+    moments, models = evidence.moments(server), evidence.subjects(Scope.MODEL)
+    busy = [evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0 for on in models if on.server == server]
+    free = max(1.0 - max(busy, default=0.0), _LEAST_FREE)
+    window = moments[-1] - moments[0] if moments else 0.0
+    lengths = [
+        ((one.until - one.since) + (one.before - one.after)) / 2
+        for one in evidence.outages(Subject(server=server))
+        if one.after is not None and one.before is not None and (one.state == STOPPED or (outside and _silent(one)))
+    ]
+    if window <= 0 or sum(lengths) < STOOD_STILL.value:
+        return 0.0
+    return sum(min(seconds * seconds / 2 / window / free, seconds) for seconds in lengths)
+
+
+def _silent(one: Outage) -> bool:
+    return one.source == READS and one.tried and not one.state
 
 
 def io_seconds(evidence: Evidence, server: str) -> float:

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
-from tests.builders import SERVER, START, explained, host_body, model_config
+from tests.builders import SERVER, START, Stage, SyntheticTriton, explained, host_body, model_config
 from tests.builders_traffic import Did, sent, story_scrapes
 
 PID, SINCE, UNTIL, STEPS = 100, 20.0, 30.0, 30
@@ -118,3 +119,24 @@ def test_a_server_that_still_stands_is_reported_as_such() -> None:
     scrapes = [one for one in [*paused(), *machine(stopped=10)] if one.at <= at_most]
 
     assert "has stood still" in first(scrapes)
+
+
+@pytest.mark.parametrize(("length", "alone"), [(1.2, False), (30.0, True)], ids=["short", "long"])
+def test_a_short_stop_does_not_hide_what_else_takes_time(length: float, alone: bool) -> None:
+    """Half a minute explains a queue of seconds in a window of ten minutes; a second does not."""
+    steady = Stage("m", rate=19, execution=0.05, queue=2.0, config=model_config("m"))
+    end, found = 600.0, list[Scrape]()
+    times = [10.0 * n for n in range(61) if not 300 < 10 * n < 300 + length]
+    for at in sorted({*times, 300.5, 300.0 + length / 2}):
+        inside = 300 < at < 300 + length
+        own = {"pid": PID, "ppid": 1, "comm": "tritonserver", "thread_count": 10, "io_threads": 0}
+        tree = [{**own, "stopped_threads": 10 if inside else 0}]
+        raw = {**host_body(START + at, 0.1), "server_pid": PID, "server_processes": tree}
+        body = json.dumps(raw).encode()
+        found.append(Scrape(server=SERVER, kind=BodyKind.HOST, at=START + at, mono=START + at, body=body))
+    assert times[-1] == end
+    named = explanation([*SyntheticTriton(models=(steady,), times=times, cpu_busy=None).scrapes(), *found]).actionable
+
+    stop = next(one for one in named if one.check == "model-unavailable")
+    assert stop.severity is (Severity.CRITICAL if alone else Severity.WARNING)
+    assert ("single-instance-serialization" not in {one.check for one in named}) is alone
