@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence, focused
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.run import without_ledgers
-from diagnostics.diagnosis.validation import PROOF_SECONDS, CpuBudget, ForecastCache, validated
+from diagnostics.diagnosis.validation import CpuBudget, ForecastCache, validated
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import Window
 
@@ -18,14 +18,14 @@ class Validation:
     """How causes are held against forecasts.
 
     Attributes:
-        simulate: simulate the first suggestion that can be; False leaves it to closed forms.
-        cpu_seconds: the processor time that forecasts of one diagnosis may take.
+        simulate: simulate each suggestion that can be; False leaves it to closed forms.
+        budget: the processor time that forecasts of one diagnosis may take; None for `validation.PROOF_SECONDS`.
         forecasts: answers of earlier windows of the same deployment; None to answer anew.
 
     """
 
     simulate: bool = True
-    cpu_seconds: float = PROOF_SECONDS
+    budget: CpuBudget | None = None
     forecasts: ForecastCache | None = None
 
 
@@ -68,6 +68,5 @@ def diagnose(evidence: Window | WindowEvidence, options: DiagnosisOptions = _DEF
     if options.light:
         found = replace(found, results=without_ledgers(found.results))
     if (how := options.validation) is not None:
-        budget = CpuBudget(seconds=how.cpu_seconds)
-        found = validated(found, simulate=how.simulate, memory=how.forecasts, budget=budget)
+        found = validated(found, simulate=how.simulate, memory=how.forecasts, budget=how.budget)
     return found if options.entry is None else focused(found, options.entry)

@@ -132,10 +132,11 @@ class _SpentError(Exception):
 
 @dataclass(slots=True)
 class CpuBudget:
-    """The processor time that forecasts may take, from the first question on."""
+    """The processor time that forecasts may take, from the first question on; `used` is what answers took of it."""
 
     seconds: float = PROOF_SECONDS
     clock: Callable[[], float] = thread_time
+    used: float = 0.0
     _end: float = inf
 
     @property
@@ -165,8 +166,8 @@ def validated(
 
     Args:
         explanation: of a window.
-        simulate: simulate the first suggestion that can be; the others are by closed forms. Where False, only what a
-            memory still holds is as simulated.
+        simulate: simulate each suggestion that can be. Where False, only what a memory still holds is as simulated,
+            and closed forms tell the rest.
         memory: answers of earlier windows of the same deployment; None to answer anew.
         budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
 
@@ -210,20 +211,12 @@ class _Validator:
         return with_results(self._before, results, ahead)
 
     def reported(self, found: Sequence[Finding]) -> Sequence[Finding]:
-        """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
-        reported = list[Finding]()
-        for one in found:
-            reported.append(self._reported(one, simulate=not any(_is_simulated(other) for other in reported)))
-        first = next(iter(ordered(reported)), None)
-        if first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
-            # What was put first cost less than it was said to.
-            before = next(one for one in found if one.id == first.id)
-            reported = [self._reported(before, simulate=True) if one.id == first.id else one for one in reported]
-        return ordered(reported)
+        """Return the findings, in order, with what their suggestions would do."""
+        return ordered([self._reported(one) for one in found])
 
-    def _reported(self, finding: Finding, *, simulate: bool) -> Finding:
+    def _reported(self, finding: Finding) -> Finding:
         known = self._answer("account", finding, partial(account, simulations=self._simulations)) or ForecastCheck()
-        reported = self._effect(finding, known.stated, simulate=simulate)
+        reported = self._effect(finding, known.stated)
         made = _with(finding, reported)
         if known.contradicts(finding.impact.seconds_per_request):
             made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.stated}.")
@@ -231,8 +224,8 @@ class _Validator:
             made = corrected(made, max(reported.now_mean - reported.mean.value, 0.0))
         return made
 
-    def _effect(self, finding: Finding, doubt: str, *, simulate: bool) -> Effect | None:
-        simulate = simulate and (self._may_simulate or self._holds("effect True", finding))
+    def _effect(self, finding: Finding, doubt: str) -> Effect | None:
+        simulate = self._may_simulate or self._holds("effect True", finding)
         simulations = self._simulations if simulate else None
 
         def make() -> Effect | None:
@@ -278,7 +271,11 @@ class _Validator:
         """Return an answer made now; what is known already costs nothing, whatever the budget."""
         if self._budget.spent:
             raise _SpentError
-        return make()
+        begun = self._budget.clock()
+        try:
+            return make()
+        finally:
+            self._budget.used += self._budget.clock() - begun
 
     def _requested(self, finding: Finding) -> Intervention | Unpredicted | None:
         result = self._results.get(finding.id)
@@ -351,10 +348,6 @@ def _with(finding: Finding, reported: Effect | None) -> Finding:
 
 def _key(what: str, finding: Finding) -> Hashable:
     return what, finding.id, repr(finding.suggestion and finding.suggestion.change)
-
-
-def _is_simulated(finding: Finding) -> bool:
-    return isinstance(finding.effect, EndToEnd) and finding.effect.simulated
 
 
 Saving = tuple[float, float, float]

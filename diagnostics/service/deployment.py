@@ -13,7 +13,7 @@ from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnos
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.validation import ForecastCache
+from diagnostics.diagnosis.validation import CpuBudget, ForecastCache
 from diagnostics.evidence.evidence import WindowEvidence, WindowLru
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
@@ -134,9 +134,11 @@ class Deployment:
         return fresh
 
     def evaluate(self, *, simulate: bool = True) -> Evaluation:
-        """Return the verdict on what was taken in; `simulate` its first suggestion, as `diag explain` does."""
-        begun = time.thread_time()
-        explanation = self._explained(self._blind_spots(), simulate=simulate)
+        """Return the verdict on what was taken in; `simulate` its suggestions, as `diag explain` does."""
+        begun, budget = time.thread_time(), CpuBudget()
+        explanation = self._explained(
+            self._blind_spots(), Validation(simulate=simulate, budget=budget, forecasts=self._forecasts)
+        )
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.update(explanation, self._latest_at, steady)
         # A surface that shows findings shows the severity of their incidents.
@@ -148,6 +150,7 @@ class Deployment:
             lag=time.monotonic() - steady,
             explanation=explanation,
             changes=changes,
+            forecasting=budget.used,
         )
         return self._last
 
@@ -159,10 +162,10 @@ class Deployment:
             return replace(self._last, changes=changes)
         if not changes:
             return None
-        explanation = self._explained()
+        explanation = self._explained((), Validation(simulate=False, forecasts=self._forecasts))
         return Evaluation(deployment=self.name, at=now, took=0.0, lag=0.0, explanation=explanation, changes=changes)
 
-    def _explained(self, blind_spots: Sequence[BlindSpot] = (), *, simulate: bool = False) -> Explanation:
+    def _explained(self, blind_spots: Sequence[BlindSpot], validation: Validation) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
         options = DiagnosisOptions(
@@ -170,7 +173,7 @@ class Deployment:
             objective=self.objective,
             present=True,
             light=True,  # hundreds of deployments are remembered at once
-            validation=Validation(simulate=simulate, forecasts=self._forecasts),
+            validation=validation,
         )
         found = diagnose(evidence, options)
         return replace(found, window=replace(found.window, addresses=self._addresses()))

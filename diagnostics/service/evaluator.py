@@ -45,10 +45,29 @@ class ClockWatch:
 
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
 PAUSE = 0.5
-# After a verdict that may simulate, none does for so many times what it took: most of the thread is left to the others.
-_REST = 4.0
+# Of the thread's time, forecasts that simulate may take this part over long times, and so many seconds at once: what
+# is answered holds for five minutes, and the first forecasts of some dozen deployments come together. Formulas tell of
+# what is left.
+_SIMULATING, _AT_ONCE = 0.2, 30.0
 # How long those who end the service wait for verdicts: what is not judged by then is recorded, and the next run judges.
 SECONDS_TO_END = 5.0
+
+
+class SimulationCredit:
+    """The thread time that simulations may take: a part of all time, which is saved up to some seconds."""
+
+    def __init__(self) -> None:
+        self._left, self._since = _AT_ONCE, float("-inf")
+
+    def left(self, steady: float) -> bool:
+        """Return whether there is any at a steady second."""
+        passed = max(steady - self._since, 0.0)
+        self._left, self._since = min(self._left + _SIMULATING * passed, _AT_ONCE), steady
+        return self._left > 0
+
+    def spend(self, seconds: float) -> None:
+        """Take what forecasts took, which may be more than was left."""
+        self._left -= seconds
 
 
 class Evaluator:
@@ -60,7 +79,7 @@ class Evaluator:
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._shown: dict[str, set[str]] = {}
-        self._may_simulate = 0.0
+        self._credit = SimulationCredit()
         self._changed = threading.Condition()
         self._stopped, self._end = False, float("inf")
         self._thread = threading.Thread(target=self._run, name="evaluate", daemon=True)
@@ -122,10 +141,8 @@ class Evaluator:
         if not deployment.take_in():
             return
         with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:
-            simulate = time.monotonic() >= self._may_simulate
-            evaluation = deployment.evaluate(simulate=simulate)
-            if simulate:
-                self._may_simulate = time.monotonic() + _REST * evaluation.took
+            evaluation = deployment.evaluate(simulate=self._credit.left(time.monotonic()))
+            self._credit.spend(evaluation.forecasting)
             span.note("diag.findings", len(evaluation.explanation.findings))
             span.note("diag.lag_seconds", evaluation.lag)
         self._metrics.evaluation_seconds.observe(evaluation.took)

@@ -73,6 +73,7 @@ class Evaluation:
         deployment: its name.
         at: Unix seconds of the newest scrape that it saw.
         took: seconds of thread time that the explanation cost.
+        forecasting: those of them that forecasts took.
         lag: seconds from the newest scrape to the verdict.
         explanation: the verdict with all its evidence.
         changes: what happened to incidents.
@@ -85,6 +86,7 @@ class Evaluation:
     lag: float
     explanation: Explanation
     changes: tuple[IncidentChange, ...] = ()
+    forecasting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from diagnostics.render.explanation.json import report, schema
 from diagnostics.render.explanation.why_not import account
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop
-from tests.builders import SyntheticTriton
+from tests.builders import Stage, SyntheticTriton, model_config
 from tests.forecast.deployments import by_hand, change, service
 from tests.render.shown import text
 from tests.render.situations import pipeline
@@ -83,6 +83,16 @@ def test_the_line_and_the_contract_hold_both_ends() -> None:
     assert "predicted mean of" not in stated
     assert prediction["end_to_end"]["mean_seconds"]["interval90"][0] <= prediction["end_to_end"]["mean_seconds"]["now"]
     jsonschema.validate(made, json.loads(schema()))
+
+
+def test_every_suggestion_is_simulated() -> None:
+    slow = [
+        Stage(name, rate=38, execution=0.0245, queue=0.17, config=model_config(name)) for name in ("first", "second")
+    ]
+    found = validated(SyntheticTriton(models=tuple(slow)).explain()).findings
+
+    assert {one.subject.model for one in found} == {"first", "second"}
+    assert all(isinstance(one.effect, EndToEnd) and one.effect.simulated for one in found)
 
 
 def test_closed_forms_tell_where_nothing_may_be_simulated() -> None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.diagnosis.finding import EndToEnd
 from diagnostics.diagnosis.incident import IncidentBook, IncidentTransition
 from diagnostics.service import evaluator
 from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
-from diagnostics.service.evaluator import Evaluator
+from diagnostics.service.evaluator import Evaluator, SimulationCredit
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, StateBoard
 from diagnostics.window.rolling import RollingWindow
@@ -212,3 +213,25 @@ def test_those_who_wait_for_the_board_are_reported_at_once():
     watcher.join(5)
     assert seen == [1]
     assert board.wait(1, 0.01).version == 1, "nothing new: what there is"
+
+
+def test_simulations_take_a_part_of_the_thread_and_more_at_once():
+    credit = SimulationCredit()
+    assert credit.left(1000.0)
+    credit.spend(100.0)
+    assert not credit.left(1010.0)
+    # 100 s less the 30 s that were saved up are back after 350 s, of which a fifth may be simulated.
+    assert not credit.left(1349.0)
+    assert credit.left(1351.0)
+
+
+def test_what_forecasts_cost_is_part_of_what_a_verdict_does():
+    with judging() as lived:
+        for name in ("one", "other"):
+            lived.tell(deployment(name, lived.metrics, open_after=1), *slow_scrapes())
+        until(lambda: len(lived.taken) > 1)
+    for evaluation in lived.taken:
+        assert 0 < evaluation.forecasting < evaluation.took
+        predicted = [one.effect for one in evaluation.explanation.findings if isinstance(one.effect, EndToEnd)]
+        assert predicted
+        assert all(effect.simulated for effect in predicted)
