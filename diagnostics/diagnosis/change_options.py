@@ -73,6 +73,25 @@ def changes_given(texts: Iterable[str], models: Sequence[str]) -> tuple[ConfigCh
 _EXAMPLE = "write it like safety.instance_group.count=3"
 
 
+def as_given(change: ConfigChange) -> tuple[str, ...]:
+    """Return a change as `changes_given` reads it, a text per setting."""
+    return tuple(f"{change.model}.{one.path}={_text_of(one.value)}" for one in change.settings)
+
+
+def _text_of(value: SettingValue) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(str, value))
+        case WarmupChange():
+            return ",".join(map(str, value.batch_sizes))
+        case _:
+            return str(value)
+
+
 def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, str]:
     """Return the model and the setting that `text` names; a model's name may hold dots, so the longest one counts.
 

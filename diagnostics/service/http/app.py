@@ -24,6 +24,7 @@ from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
 from diagnostics.service.http.page.standing import Fleet
 from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
+from diagnostics.service.http.what_if import what_if_router
 from diagnostics.service.http.writes import writes_router
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.own.tracer import SpanRole, Tracer, Value
@@ -151,7 +152,7 @@ def application(context: WebContext) -> FastAPI:
     fleet = Fleet()
     live = Live(context.service.board, [exposition.update, fleet.update], [exposition.render, credentials.refresh])
     probes = probe.Probes(context)
-    reading = [api.router(context, live), api.past_router(context), api.slo_router(context)]
+    reading = [api.router(context, live), what_if_router(context), api.past_router(context), api.slo_router(context)]
     agents = _agents(reading, context) if web.mcp else None
     app = _made(live, agents.lifespan if agents else None)
     app.state.operators = frozenset(web.operators)

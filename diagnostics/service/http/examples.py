@@ -28,6 +28,7 @@ _DEPLOYMENT: Json = {
     "name": "chat",
     "servers": ["triton-0"],
     "at": _AT,
+    "no_data_since": None,
     "took": 0.03,
     "lag": 0.2,
     "verdict": "degraded",

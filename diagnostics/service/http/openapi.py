@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from diagnostics.render.explanation.json import schema
+from diagnostics.render.forecast.json import forecast_schema
 from diagnostics.render.slo.json import slo_schema
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.examples import EXAMPLES, PROBLEM
@@ -50,6 +51,15 @@ SLOS: dict[int | str, Json] = {
         "description": "How objectives stand, as `diag slo --output json` prints it",
         "content": {
             "application/json": {"schema": {"$ref": f"{_COMPONENTS}Objectives"}},
+            **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown")},
+        },
+    }
+}
+FORECASTS: dict[int | str, Json] = {
+    200: {
+        "description": "A forecast, as `diag whatif --output json` prints it",
+        "content": {
+            "application/json": {"schema": {"$ref": f"{_COMPONENTS}Forecast"}},
             **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown")},
         },
     }
@@ -97,7 +107,7 @@ def _routes(app: FastAPI) -> Json:
         )
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
         schemas |= {"Problem": {**HttpProblem.model_json_schema(), "examples": [PROBLEM]}}
-        schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema())
+        schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema()) | _named("Forecast", forecast_schema())
         _add_examples(made)
         app.openapi_schema = made
     return app.openapi_schema

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from diagnostics import __version__
 from diagnostics.checks.catalogue import catalogue
+from diagnostics.diagnosis.change_options import as_given
 from diagnostics.render.html_page import asset, environment
 from diagnostics.render.plain import clean
 from diagnostics.render.slo import document
@@ -133,6 +134,7 @@ def _templates(base: str) -> Environment:
         "asset": lambda name: f"{base}{address(name)}",
         "base": base,
         "catalogue": catalogue(),
+        "as_given": as_given,
         "is_down": is_down,
         "reason": reason,
         "roots": roots,

@@ -16,8 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.errors import CollectError
+from diagnostics.diagnosis.proposing import ChangeRequest
+from diagnostics.errors import CollectError, DiagError
 from diagnostics.render.explanation.html import FindingView, drawn, parts, reported
+from diagnostics.render.forecast.document import forecast_document
+from diagnostics.render.text import as_text
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, frame, incidents
 from diagnostics.service.http.page.deployments import Values, felt, replayed, standing_of, standings_now
@@ -35,6 +38,7 @@ from diagnostics.service.http.page.timelines import (
     models,
     remembered,
 )
+from diagnostics.service.http.what_if import MOST_SETTINGS, forecast_of, plainly
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import LiveState
 from diagnostics.settings.addresses import prefix_of
@@ -301,6 +305,20 @@ class Pages:
         values = deployments.values(self._context, standing, check, model=model, span=span)
         return Shown(f"{standing.word}: {name}", self.frame.content("deployment.html", **values), lives=True)
 
+    def what_if(self, name: str, settings: Sequence[str], rate: str, entry: str) -> Shown:
+        """What a change of settings or load would do to a deployment, asked by a form."""
+        if name not in self._context.service.deployments:
+            return self.missing("No deployment of this name is watched.")
+        forecast, refused = "", ""
+        if settings or rate:
+            request = ChangeRequest(settings=tuple(settings), rate=rate or None, entry=entry or None)
+            try:
+                forecast = as_text(forecast_document(forecast_of(self._context, name, request)))
+            except DiagError as error:
+                refused = plainly(error)
+        values = {"settings": settings or ("",), "rate": rate, "entry": entry, "forecast": forecast, "refused": refused}
+        return Shown(f"What if: {name}", self.frame.content("what_if.html", name=name, **values))
+
     def _then(self, name: str, at: str, check: str) -> Shown:
         moment = deployments.moment(at)
         if moment is None:
@@ -379,6 +397,7 @@ class Pages:
 FRAGMENTS = "/fragments"
 A_YEAR = 365 * 86400
 Text = Annotated[str, Query(max_length=200)]
+Settings = Annotated[Sequence[Text], Query(alias="set", max_length=MOST_SETTINGS)]
 
 
 def router(context: WebContext, fleet: Fleet) -> APIRouter:
@@ -432,6 +451,9 @@ def _add_parametrized(routes: APIRouter, pages: Pages) -> None:
             return pages.missing("The time begins after its end.", 400)
         return pages.deployment(name, at, check, model, RangeRequest(since=since, start=first, end=last))
 
+    def what_if(name: str, settings: Settings = (), rate: Text = "", entry: Text = "") -> Shown:
+        return pages.what_if(name, [one.strip() for one in settings if one.strip()], rate.strip(), entry)
+
     def incident(identity: str) -> Shown:
         return pages.incident(identity)
 
@@ -449,6 +471,7 @@ def _add_parametrized(routes: APIRouter, pages: Pages) -> None:
         return pages.runbook(check)
 
     _add(routes, pages, "/deployments/{name}", deployment)
+    _add(routes, pages, "/deployments/{name}/what-if", what_if)
     _add(routes, pages, "/incidents", incidents)
     _add(routes, pages, "/incidents/{identity}", incident)
     _add(routes, pages, "/search", search)
