@@ -5,7 +5,8 @@ Users read; those of `web.operators` write. Where no credential is configured, o
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -78,8 +79,20 @@ class EventRequest(_Request):
     text: _Line = Field(min_length=1, max_length=500, description="What it was, in a sentence.")
 
 
-def _may_write(request: Request) -> str:
-    """Return the user who writes; empty for a client on loopback, where no credential is configured.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """Who writes: `user` is empty for a client on loopback, where no credential is configured."""
+
+    user: str
+    origin: str
+
+    def entry(self, action: JournalAction, body: _Request, at: float, **what: Any) -> JournalEntry:
+        """Return what is written, at `at` Unix seconds; without a user it is of whom the body names."""
+        return JournalEntry(action=action, at=at, who=self.user or body.who, origin=self.origin, **what)
+
+
+def _may_write(request: Request) -> _Writer:
+    """Return who writes.
 
     Raises:
         HTTPException: it may not write, or sends something else than JSON.
@@ -91,13 +104,13 @@ def _may_write(request: Request) -> str:
     if getattr(request.state, "authenticated", False):
         if user not in request.app.state.operators:
             raise HTTPException(403, f"{user or 'this client'} may only read: web.operators lists who may write")
-        return user
+        return _Writer(user=user, origin=_origin(request))
     if any(name.startswith(_FORWARDED) for name in request.headers) or not _is_local(_origin(request)):
         raise HTTPException(403, "writing takes a credential: configure users, and list them in web.operators")
-    return ""
+    return _Writer(user="", origin=_origin(request))
 
 
-_User = Annotated[str, Depends(_may_write)]
+_ByWriter = Annotated[_Writer, Depends(_may_write)]
 _OfIncident = Annotated[str, Path(min_length=1, max_length=64, description="Id of the incident.")]
 _OfDeployment = Annotated[
     str | None, Query(min_length=1, max_length=200, description="Name of the deployment. All by default.")
@@ -125,38 +138,20 @@ def writes_router(context: WebContext) -> APIRouter:
 
 def _add_acknowledge(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/incidents/{identity}/acknowledge", summary="Acknowledge an incident")
-    def acknowledge(identity: _OfIncident, body: AcknowledgeRequest, request: Request, user: _User) -> JournalEntry:
+    def acknowledge(identity: _OfIncident, body: AcknowledgeRequest, by: _ByWriter) -> JournalEntry:
         """Say that somebody knows of an incident. Receivers hear of it again when it gets worse, and when it ends."""
         found, now = _open(context, identity), context.clock()
-        entry = JournalEntry(
-            action=JournalAction.ACKNOWLEDGE,
-            at=now,
-            who=user or body.who,
-            origin=_origin(request),
-            deployment=found.deployment,
-            incident=identity,
-            start=now,
-            text=body.why,
-        )
-        return _recorded(context, entry)
+        what = {"deployment": found.deployment, "incident": identity, "start": now, "text": body.why}
+        return _recorded(context, by.entry(JournalAction.ACKNOWLEDGE, body, now, **what))
 
     @routes.post("/incidents/{identity}/silence", summary="Silence an incident")
-    def silence(identity: _OfIncident, body: SilenceRequest, request: Request, user: _User) -> JournalEntry:
+    def silence(identity: _OfIncident, body: SilenceRequest, by: _ByWriter) -> JournalEntry:
         """Silence the alerts of an incident in every Alertmanager of the settings."""
         found, now, silencer = _open(context, identity), context.clock(), Silencer(context.settings.alertmanager)
         if not silencer.on:
             raise HTTPException(404, "alertmanager.urls names no Alertmanager")
-        entry = JournalEntry(
-            action=JournalAction.SILENCE,
-            at=now,
-            who=user or body.who,
-            origin=_origin(request),
-            deployment=found.deployment,
-            incident=identity,
-            start=now,
-            end=now + body.seconds,
-            text=body.why,
-        )
+        what = {"deployment": found.deployment, "incident": identity, "text": body.why}
+        entry = by.entry(JournalAction.SILENCE, body, now, start=now, end=now + body.seconds, **what)
         if entry.who:
             silencer.silence(found, who=entry.who, why=body.why, start=now, end=now + body.seconds)
         return _recorded(context, entry)
@@ -171,23 +166,14 @@ def _open(context: WebContext, identity: str) -> Incident:
 
 def _add_maintenance(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/maintenance", summary="Plan maintenance")
-    def plan(body: MaintenanceRequest, request: Request, user: _User) -> JournalEntry:
+    def plan(body: MaintenanceRequest, by: _ByWriter) -> JournalEntry:
         """Say when work is planned: incidents are recorded meanwhile, and nobody is notified."""
         now = context.clock()
         start = now if body.start is None else body.start
         if body.end <= start:
             raise HTTPException(409, "end: lies before start")
-        entry = JournalEntry(
-            action=JournalAction.MAINTENANCE,
-            at=now,
-            who=user or body.who,
-            origin=_origin(request),
-            deployment=body.deployment,
-            start=start,
-            end=body.end,
-            text=body.why,
-        )
-        return _recorded(context, entry)
+        what = {"deployment": body.deployment, "start": start, "end": body.end, "text": body.why}
+        return _recorded(context, by.entry(JournalAction.MAINTENANCE, body, now, **what))
 
     @routes.get("/maintenance", summary="Maintenance")
     def maintenance(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
@@ -197,20 +183,12 @@ def _add_maintenance(routes: APIRouter, context: WebContext) -> None:
 
 def _add_events(routes: APIRouter, context: WebContext) -> None:
     @routes.post("/events", summary="Mark an event")
-    def mark(body: EventRequest, request: Request, user: _User) -> JournalEntry:
+    def mark(body: EventRequest, by: _ByWriter) -> JournalEntry:
         """Say what happened elsewhere, as a deploy, so that people see it beside incidents."""
         now = context.clock()
-        entry = JournalEntry(
-            action=JournalAction.EVENT,
-            at=now,
-            who=user or body.who,
-            origin=_origin(request),
-            deployment=body.deployment,
-            start=now if body.time is None else body.time,
-            kind=body.kind,
-            text=body.text,
-        )
-        return _recorded(context, entry)
+        start = now if body.time is None else body.time
+        what = {"deployment": body.deployment, "start": start, "kind": body.kind, "text": body.text}
+        return _recorded(context, by.entry(JournalAction.EVENT, body, now, **what))
 
     @routes.get("/events", summary="Events")
     def events(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
