@@ -25,25 +25,18 @@ _Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
 _FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip")
 
 
-def _one_line(text: str) -> str:
-    """Return a text without blanks around it: it goes into a log, an audit, alerts and pages.
-
-    Raises:
-        ValueError: a terminal or a browser would take a part of it for something else.
-
-    """
-    if not text.isprintable() or text.isspace():
-        raise ValueError("it is no line of printable text")
-    return text.strip()
-
-
-_Line = Annotated[str, AfterValidator(_one_line)]
+# What people write goes into a log, an audit, alerts and pages: nothing that ends a line, moves a cursor or turns the
+# direction of what follows.
+_CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_LINE = rf"[^{_CONTROLS}]*"
+_Who = Annotated[str, Field(pattern=f"^{_LINE}$"), AfterValidator(str.strip)]
+_Line = Annotated[str, Field(pattern=rf"^{_LINE}[^\s{_CONTROLS}]{_LINE}$"), AfterValidator(str.strip)]
 
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    who: _Line = Field(
+    who: _Who = Field(
         default="", max_length=100, description="Name of whoever writes, where no credential is configured."
     )
 
