@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from typing import NamedTuple
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
@@ -15,9 +15,21 @@ from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.tree import MaintenanceSettings
 from diagnostics.store.journal import MOST_ENTRIES, JournalAction, JournalEntry
-from diagnostics.units import utc
 
 log = logging.getLogger(__name__)
+
+
+# Of one timeline: a deploy each quarter of an hour for a day.
+MOST_MARKS = 100
+
+
+class TimelineMark(NamedTuple):
+    """What somebody told the service of a time: a deploy, or planned work. Unix seconds; `end` None for a moment."""
+
+    kind: str
+    text: str
+    start: float
+    end: float | None
 
 
 class Attention:
@@ -72,8 +84,26 @@ class Attention:
         """Return whether work on a deployment is planned at Unix second `at`."""
         entered = self.entries(JournalAction.MAINTENANCE, deployment)
         return any(one.start <= at < (one.end or one.start) for one in entered) or any(
-            one.deployment in ("", deployment) and _within(one, at) for one in self._planned
+            start <= at < end for start, end in self._occurrences(deployment, at, at)
         )
+
+    def marks(self, deployment: str, start: float, end: float) -> list[TimelineMark]:
+        """Return what is drawn on a deployment's timelines between two Unix seconds: events and maintenance, by time.
+
+        Of more than `MOST_MARKS` the newest are returned.
+        """
+        found = [TimelineMark("maintenance", "planned", *times) for times in self._occurrences(deployment, start, end)]
+        for entry in self.entries(deployment=deployment):
+            drawn = entry.action in (JournalAction.EVENT, JournalAction.MAINTENANCE)
+            if drawn and entry.start <= end and start <= (entry.end or entry.start):
+                found.append(TimelineMark(entry.kind or entry.action.value, entry.text, entry.start, entry.end))
+        return sorted(found, key=lambda one: one.start)[-MOST_MARKS:]
+
+    def _occurrences(self, deployment: str, start: float, end: float) -> Iterator[tuple[float, float]]:
+        """Yield from when to when work on a deployment is planned by the settings, as far as it overlaps a time."""
+        for planned in self._planned:
+            if planned.deployment in ("", deployment):
+                yield from (times for times in _times_of(planned, start, end) if times[0] <= end and start <= times[1])
 
     def audible(self, evaluation: Evaluation) -> Evaluation:
         """Return a verdict with the changes that receivers are to know of.
@@ -96,14 +126,21 @@ class Attention:
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def _within(planned: MaintenanceSettings, at: float) -> bool:
-    now = utc(at)
+_DAY, _WEEK = 86400.0, 7 * 86400.0
+_THURSDAY = 3  # Unix time began on one
+
+
+def _times_of(planned: MaintenanceSettings, start: float, end: float) -> Iterator[tuple[float, float]]:
+    """Yield from when to when work is planned, Unix seconds; of weekly work each time around the ones given."""
     if planned.start is not None and planned.end is not None:
-        return planned.start <= now < planned.end
+        yield planned.start.timestamp(), planned.end.timestamp()
+        return
     day, _, hours = planned.weekly.partition(" ")
-    begin, end = (timedelta(hours=int(text[:2]), minutes=int(text[3:])) for text in hours.split("-"))
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    since = midnight - timedelta(days=(now.weekday() - _DAYS.index(day)) % 7)
+    begin, until = (int(text[:2]) * 3600.0 + int(text[3:]) * 60.0 for text in hours.split("-"))
     # A window that ends before it begins lasts into the next day, which may be the first of another week.
-    lasts = (end - begin) % timedelta(days=1) or timedelta(days=1)
-    return any(one + begin <= now < one + begin + lasts for one in (since, since - timedelta(days=7)))
+    lasts = (until - begin) % _DAY or _DAY
+    first = (_DAYS.index(day) - _THURSDAY) * _DAY + begin
+    at = first + (start - lasts - first) // _WEEK * _WEEK
+    while at <= end:
+        yield at, at + lasts
+        at += _WEEK

@@ -216,12 +216,17 @@ def pixel(page: Page, across: float, down: float) -> list[int]:
     return found
 
 
-def charted(values: Sequence[float | None], incidents: Sequence[Mapping[str, object]] = ()) -> str:
+def charted(
+    values: Sequence[float | None],
+    incidents: Sequence[Mapping[str, object]] = (),
+    marks: Sequence[Mapping[str, object]] = (),
+) -> str:
     """Return what the service tells of a chart of 100 s."""
     at = [100.0 * number / (len(values) - 1) for number in range(len(values))]
     told = ["" if value is None else str(value) for value in values]
     chart = {"title": "queue", "kind": "queue", "unit": "seconds", "at": at, "values": values, "told": told}
-    return json.dumps({"from": 0, "to": 100, "charts": [chart], "incidents": incidents, "since": None})
+    found = {"from": 0, "to": 100, "charts": [chart], "incidents": incidents, "marks": marks, "since": None}
+    return json.dumps(found)
 
 
 def test_gaps_stay_gaps_and_incidents_are_bands_at_once_light_and_dark(show: Open, serving: Serving) -> None:
@@ -245,6 +250,31 @@ def test_gaps_stay_gaps_and_incidents_are_bands_at_once_light_and_dark(show: Ope
     assert pixel(page, 0.15, line) != light
     assert page.locator(".plots").evaluate("one => one.getBoundingClientRect().top > innerHeight")
     # Chromium advises who reads pixels often.
+    assert [text for text in shown.messages if "getImageData" not in text] == []
+
+
+def test_deploys_are_lines_and_planned_work_is_a_stretch_with_their_words_below(show: Open, serving: Serving) -> None:
+    marks = [
+        {"kind": "deploy", "text": "image 1.4 <b>rolled out</b>", "from": 20, "to": None},
+        {"kind": "maintenance", "text": "new driver", "from": 60, "to": 80},
+    ]
+    shown = show(serving.url)
+    page = shown.page
+    told = charted([0.8, *[0.1] * 10], marks=marks)
+    page.route("**/fragments/timelines/**", lambda route: route.fulfill(body=told, content_type="application/json"))
+
+    page.goto(f"{serving.url}/deployments/{NAME}")
+    page.wait_for_selector(".plots[data-drawn]")
+
+    assert max(pixel(page, 0.2, down)[3] for down in (0.4, 0.42, 0.44, 0.46, 0.48)) > 100
+    assert 0 < pixel(page, 0.7, 0.4)[3] < 80
+    assert pixel(page, 0.4, 0.4)[3] == 0
+    listed = page.locator("ul.marks li").all_inner_texts()
+    assert [text.partition("Z ")[2] for text in listed] == [
+        "deploy: image 1.4 <b>rolled out</b>",
+        "to Jan 1 00:01Z maintenance: new driver",
+    ]
+    assert "Dotted: deploys and planned work." in page.locator("[data-timeline] [role=status]").inner_text()
     assert [text for text in shown.messages if "getImageData" not in text] == []
 
 
@@ -342,7 +372,7 @@ def test_without_scripts_everything_but_timelines_is_there(show: Open, serving: 
     page.locator("#check").select_option("gpu-saturated")
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("pre.account")).to_contain_text("gpu-saturated on model safety")
-    assert page.locator("button:visible").count() == 3
+    assert page.locator("button:visible").count() == 4
 
 
 def test_incidents_are_chosen_without_scripts_and_the_choice_is_in_the_address(show: Open, serving: Serving) -> None:

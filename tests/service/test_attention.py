@@ -85,3 +85,34 @@ def test_a_maintenance_of_the_settings_has_a_beginning_and_an_end() -> None:
 def test_a_maintenance_that_means_no_time_is_refused(tree: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"weekly|start"):
         MaintenanceSettings.model_validate(tree)
+
+
+def test_timelines_are_marked_with_deploys_and_work_that_overlap_them() -> None:
+    planned = [
+        MaintenanceSettings(weekly="Sun 02:00-04:00"),
+        MaintenanceSettings.model_validate(
+            {"deployment": "other", "start": "2026-11-29T00:00:00Z", "end": "2026-11-30T00:00:00Z"}
+        ),
+    ]
+    start, end = second("2026-11-29T03:00:00"), second("2026-11-29T12:00:00")
+    attention = Attention(planned)
+    at = {"inside": start + 60, "before": start - 60, "after": end + 60}
+    for name, when in at.items():
+        attention.record(entry(JournalAction.EVENT, kind="deploy", text=name, start=when))
+    attention.record(entry(JournalAction.EVENT, kind="deploy", text="elsewhere", start=start + 1, deployment="other"))
+    attention.record(entry(JournalAction.MAINTENANCE, text="driver", start=start - 60, end=start + 600))
+    attention.record(entry(JournalAction.ACKNOWLEDGE, start=start + 5, incident="x"))
+    assert attention.marks("chat", start, end) == [
+        ("maintenance", "planned", second("2026-11-29T02:00:00"), second("2026-11-29T04:00:00")),
+        ("maintenance", "driver", start - 60, start + 600),
+        ("deploy", "inside", start + 60, None),
+    ]
+
+
+def test_weekly_work_is_marked_each_week_of_a_long_span() -> None:
+    attention = Attention([MaintenanceSettings(weekly="Sat 23:00-01:00")])
+    marks = attention.marks("chat", second("2026-11-01T00:30:00"), second("2026-11-29T00:30:00"))
+    assert [one.start for one in marks] == [
+        second(f"2026-{day}T23:00:00") for day in ("10-31", "11-07", "11-14", "11-21", "11-28")
+    ]
+    assert {one.end - one.start for one in marks if one.end is not None} == {7200.0}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from diagnostics.service.attention import Attention
 from diagnostics.store.journal import JournalAction
 from tests.service.http.door import HASHED, PASSWORD, USER, Door, door, lived, show
 from tests.service.notifications.hook import listening
-from tests.store.lived import opened
+from tests.store.lived import NAME, opened
 
 WHY = {"why": "rolling back"}
 
@@ -171,3 +172,14 @@ def test_who_knows_of_an_incident_is_shown_with_it(tmp_path: Path) -> None:
         page = made.ask(f"/incidents/{identity}").data.decode()
         assert "Acknowledged by <bdi>carol</bdi>" in page
         assert "rolling back" in page
+
+
+def test_a_deploy_that_was_posted_is_a_mark_on_the_timelines(tmp_path: Path) -> None:
+    history, verdicts = lived(tmp_path, count=4)
+    with door(history=history) as one:
+        show(one.service, verdicts)
+        event = {"who": "ci", "kind": "deploy", "text": "image 1.4"}
+        assert post(one, "/events", event)[0] in (200, 201)
+        marks = one.json(f"/fragments/timelines/{NAME}?since=900")["marks"]
+    assert [(mark["kind"], mark["text"], mark["to"]) for mark in marks] == [("deploy", "image 1.4", None)]
+    assert abs(marks[0]["from"] - time.time()) < 60

@@ -243,6 +243,7 @@ def answer(context: WebContext, name: str, requested: TimelineQuery) -> Json | N
         explanation.evidence if explanation else None,
         context.service.board.read().started,
         watched.objective if watched else None,
+        context.attention.marks(name, span.start, span.end),
     )
 
 

@@ -14,6 +14,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
 from diagnostics.render.plain import clean
+from diagnostics.service.attention import TimelineMark
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_SHARE
 from diagnostics.signals.signal import Scope, Signal, Subject
@@ -80,6 +81,7 @@ def remembered(
     now: Evidence | None,
     started: float,
     objective: Objective | None = None,
+    marks: Sequence[TimelineMark] = (),
 ) -> Json:
     """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
 
@@ -90,6 +92,7 @@ def remembered(
         now: the newest verdict's; None before the first.
         started: when the service did, Unix seconds.
         objective: is drawn beside the time of a request; None where none is stated.
+        marks: deploys and maintenance of that span.
 
     Raises:
         SQLAlchemyError: the database is away.
@@ -108,7 +111,12 @@ def remembered(
         for look, found in shown
     ]
     lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
-    return _answer(span, charts, lasted) | {"since": started if span.start < started < first + span.step else None}
+    since = started if span.start < started < first + span.step else None
+    return _answer(span, charts, lasted) | {"marks": [_mark(one) for one in marks], "since": since}
+
+
+def _mark(one: TimelineMark) -> Json:
+    return {"kind": clean(one.kind), "text": clean(one.text), "from": one.start, "to": one.end}
 
 
 def _api(deployment: str, look: _Look, span: TimelineRange) -> str:

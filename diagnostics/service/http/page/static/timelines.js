@@ -44,6 +44,33 @@ function shade(plot, answer) {
   ctx.restore();
 }
 
+// A deploy is a line, planned work a stretch between two; the first chart says which.
+function mark(plot, answer, first) {
+  const { ctx, bbox } = plot;
+  const place = (at) => Math.round(plot.valToPos(Math.min(Math.max(at, answer.from), answer.to), "x", true));
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour("quiet");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${11 * devicePixelRatio}px ${family()}`;
+  ctx.textBaseline = "top";
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const one of answer.marks) {
+    const [left, right] = [place(one.from), place(one.to ?? one.from)];
+    ctx.globalAlpha = 0.12;
+    if (right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    ctx.globalAlpha = 1;
+    ctx.beginPath();
+    for (const x of right > left ? [left, right] : [left]) {
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+    }
+    ctx.stroke();
+    ctx.textAlign = left > bbox.left + 0.8 * bbox.width ? "right" : "left";
+    if (first) ctx.fillText(one.kind, left + (ctx.textAlign === "left" ? 4 : -4), bbox.top + 2);
+  }
+  ctx.restore();
+}
+
 function aim(plot, objective) {
   if (!objective) return;
   const { ctx, bbox } = plot;
@@ -89,7 +116,7 @@ function options(held, number) {
     ],
     hooks: {
       drawClear: [(plot) => shade(plot, held.answer)],
-      draw: [(plot) => aim(plot, chart().objective)],
+      draw: [(plot) => mark(plot, held.answer, number === 0), (plot) => aim(plot, chart().objective)],
       setCursor: [(plot) => { held.readings[number].textContent = reading(chart(), plot.cursor.idx); }],
     },
   };
@@ -132,7 +159,8 @@ function paint(held) {
 function told(answer) {
   const since = answer.since === null ? "" : `Collecting since ${minute(answer.since)}.`;
   if (!known(answer)) return since || "Nothing is known of this time.";
-  return [answer.incidents.length ? "Shaded: incidents." : "", since].join(" ").trim();
+  const marked = answer.marks.length ? "Dotted: deploys and planned work." : "";
+  return [answer.incidents.length ? "Shaded: incidents." : "", marked, since].filter(Boolean).join(" ");
 }
 
 // The same for those who cannot see the picture, and for opening an incident from it.
@@ -143,6 +171,12 @@ function links(answer) {
     const link = Object.assign(document.createElement("a"), { href: `${root.dataset.base}/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
     const item = document.createElement("li");
     item.append(`${minute(one.from)} `, link);
+    list.append(item);
+  }
+  for (const one of answer.marks) {
+    const item = document.createElement("li");
+    const until = one.to === null ? "" : ` to ${minute(one.to)}`;
+    item.textContent = `${minute(one.from)}${until} ${one.kind}: ${one.text}`;
     list.append(item);
   }
   return list;
@@ -175,7 +209,7 @@ async function draw(held) {
     paint(held);
     status.textContent = told(read);
     chart.querySelector("ul.marks")?.remove();
-    if (read.incidents.length) chart.append(links(read));
+    if (read.incidents.length || read.marks.length) chart.append(links(read));
     chart.querySelector("p.data")?.remove();
     chart.append(sources(read));
     plots.dataset.drawn = String(Number(plots.dataset.drawn ?? 0) + 1);
