@@ -12,7 +12,7 @@ from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
-from diagnostics.diagnosis.held_up import io_seconds
+from diagnostics.diagnosis.held_up import DISK, io_seconds
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
@@ -21,7 +21,7 @@ from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, OUTSIDE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
-from diagnostics.signals.disk import IO_THREADS
+from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
 from diagnostics.signals.engine import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, ENGINE_WAITING, GUARANTEED_NO_EVICT
 from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
@@ -121,19 +121,34 @@ def _stuck(evidence: Evidence) -> Iterator[Symptom]:
 
 
 def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
-    """Waits for I/O that are worth a change to requests, whichever stage they are in; no check states a disk."""
+    """Yield waits for I/O that are worth a change to requests; no check states a disk.
+
+    What only a load reads does not last: the least that is certain counts.
+    """
+    for item in anatomy:
+        for stage in item.stages:
+            part = evidence.read(IO_PER_LANE, Subject(server=item.server, model=stage.model))
+            waits = (part.value or 0.0) >= DISK.value and (part.low or 0.0) >= WORTHWHILE_SHARE
+            if waits and item.requests >= ENOUGH_EVENTS and _is_worth_a_change(stage.seconds, item):
+                yield Symptom(
+                    text=f"executions of {stage.model} wait for I/O in {Unit.RATIO.show(part.value)} of their time: "
+                    f"{Unit.SECONDS.show(stage.seconds)} of each request pass there, its queue included",
+                    next_measurement=IO_PER_LANE.fix,
+                )
     for server in sorted({item.server for item in anatomy}):
         threads, each = evidence.read(IO_THREADS, Subject(server=server)), io_seconds(evidence, server)
-        least = each * (threads.low or 0.0) / (threads.value or 1.0)  # what a load alone reads does not last
+        least = each * (threads.low or 0.0) / (threads.value or 1.0)
         slow = (one for one in anatomy if one.server == server and one.requests >= ENOUGH_EVENTS)
-        if not threads.estimated and any(
-            least >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * one.mean_seconds) for one in slow
-        ):
+        if not threads.estimated and any(_is_worth_a_change(least, one) for one in slow):
             yield Symptom(
                 text=f"{threads.value or 0.0:.1f} threads of {server} wait for I/O on average, "
                 f"{Unit.SECONDS.show(each)} of each request",
                 next_measurement=IO_THREADS.fix,
             )
+
+
+def _is_worth_a_change(seconds: float, item: Anatomy) -> bool:
+    return seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
 
 
 def _caches(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
