@@ -14,6 +14,7 @@ from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.diagnosis.held_up import DISK, io_seconds
 from diagnostics.diagnosis.link import OUTAGE
+from diagnostics.diagnosis.long_tails import longest_tail
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.cache import CACHE_LOOKUPS, CACHE_MISS_SECONDS, never_hits
@@ -84,6 +85,7 @@ def symptoms(
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *_slowed(evidence, anatomy, found),
+        *(() if any(finding.severity.actionable for finding in found) else _tails(evidence, anatomy)),
         *_prompts(evidence, anatomy, found),
         *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
@@ -258,6 +260,13 @@ def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Find
                     f"{Unit.SECONDS.show(slowed.span)}, with no more {more} than in the rest of it",
                     next_measurement=_why_slower(evidence, on),
                 )
+
+
+def _tails(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Requests that take far longer than most: whoever meets one does not see the mean."""
+    one = longest_tail(evidence, anatomy)
+    if one is not None:
+        yield Symptom(text=one.text, next_measurement=one.next_measurement)
 
 
 def _why_slower(evidence: Evidence, on: Subject) -> str:

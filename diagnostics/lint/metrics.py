@@ -73,7 +73,7 @@ SUMMARIES = frozenset(
         names.REQUEST_SUMMARY,
         names.QUEUE_SUMMARY,
         "nv_inference_compute_input_summary_us",
-        "nv_inference_compute_infer_summary_us",
+        names.INFER_SUMMARY,
         "nv_inference_compute_output_summary_us",
         "nv_cache_hit_summary_per_model",
         "nv_cache_miss_summary_per_model",

@@ -1,0 +1,148 @@
+"""Requests that take far longer than most, where the means of their stages look like load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.diagnosis.finding import entry_name
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.cache import CACHE_LOOKUPS
+from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
+from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.tails import (
+    SLOW_EXECUTION_SECONDS,
+    SLOW_REQUEST_SECONDS,
+    TYPICAL_EXECUTION_SECONDS,
+    TYPICAL_REQUEST_SECONDS,
+)
+from diagnostics.units import Unit
+
+# The 95th percentile of exponential times, as of random work and of a queue of it, is ln 20 ÷ ln 2 = 4.3 times their
+# median; of a hundred such times it is six times by chance, no more (two standard errors of the ratio are a third).
+TAIL = 6.0
+# Squared coefficient of variation of exponential times: what certainly varies by more stalls at times.
+AS_EXPONENTIAL = 1.0
+# Stages that are long by less than half of what requests are long by do not make them so.
+_MOST_OF_IT = 0.5
+_MOST_NAMED = 3
+
+
+class LongTail(NamedTuple):
+    """What is wrong, and the measurement that tells why.
+
+    Attributes:
+        entry: the model or ensemble that clients call.
+        seconds: what its requests lose in all, in the window.
+        text: what is wrong.
+        inside: models that are long as well, which it may call.
+        next_measurement: what tells why.
+
+    """
+
+    entry: str
+    seconds: float
+    text: str
+    inside: Sequence[str]
+    next_measurement: str
+
+
+def longest_tail(evidence: Evidence, anatomy: Sequence[Anatomy]) -> LongTail | None:
+    """Return the entry whose requests lose most to some that take far longer than most, with the names of the others.
+
+    Not where requests differ by themselves: those that an engine generates for, that a cache answers, or whose batches
+    differ in size. None where no request takes far longer than most.
+    """
+    even = [item for item in anatomy if not any(_differs_by_itself(evidence, on) for on in _stages(item))]
+    found = [one for item in even if (one := _of_requests(evidence, item) or _of_reads(evidence, item)) is not None]
+    if not found:
+        return None
+    first, *others = sorted(found, key=lambda one: -one.seconds)
+    also = [one.entry for one in others if one.entry not in first.inside]
+    return first._replace(text=f"{first.text}; so do some to {_listed(also)}" if also else first.text)
+
+
+def _stages(item: Anatomy) -> list[Subject]:
+    return [Subject(server=item.server, model=stage.model) for stage in item.stages]
+
+
+def _differs_by_itself(evidence: Evidence, on: Subject) -> bool:
+    config, service = evidence.config(on), evidence.service_time(on)
+    sizes = service.sizes_seen if service else ()
+    apart = service.time(max(sizes)) / service.time(min(sizes)) if service and sizes else 1.0
+    return (
+        evidence.is_engine(on)
+        or (config is not None and config.decoupled)
+        or (evidence.read(CACHE_LOOKUPS, on).value or 0.0) > 0
+        or apart >= TAIL
+    )
+
+
+def _of_requests(evidence: Evidence, item: Anatomy) -> LongTail | None:
+    """Return what single requests show; the mean of the window has to hold it, as a summary may be older."""
+    name = entry_name(item.ensemble, item.stages[0].model)
+    on = Subject(server=item.server, model=name)
+    typical, slow = evidence.read(TYPICAL_REQUEST_SECONDS, on).value, evidence.read(SLOW_REQUEST_SECONDS, on).value
+    if typical is None or slow is None or slow < TAIL * typical or not _worth(item, item.mean_seconds - typical):
+        return None
+    own = [one for one in _stages(item) if _is_long(evidence, one, slow - typical)]
+    others = [
+        one.model or ""
+        for one in evidence.subjects(Scope.MODEL)
+        if one.server == item.server and one.model != name and _is_long(evidence, one, slow - typical)
+    ]
+    where = f"; at times executions of {_listed([one.model or '' for one in own])} take as long" if own else ""
+    text = (
+        f"one request in twenty to {name} takes {Unit.SECONDS.show(slow)} or more, half of them take "
+        f"{Unit.SECONDS.show(typical)} or less{where}"
+    )
+    inside = sorted({*others} - {one.model or "" for one in own}) if item.ensemble is None else []
+    lost = item.requests * (item.mean_seconds - typical)
+    return LongTail(name, lost, text, inside, _next(evidence, own or [on], inside))
+
+
+def _of_reads(evidence: Evidence, item: Anatomy) -> LongTail | None:
+    """Return what the reads of counters show, where nobody saw single requests."""
+    for on, stage in zip(_stages(item), item.stages, strict=True):
+        varies, usual = (evidence.read(one, on) for one in (EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE))
+        each = evidence.read(EXECUTION_SECONDS, on).value
+        if varies.low is None or usual.value is None or each is None or varies.low < AS_EXPONENTIAL:
+            continue
+        lost = (1.0 - usual.value) * stage.cells.get(Phase.COMPUTE, 0.0)
+        if _worth(item, lost):
+            text = (
+                f"some requests to {on.model} execute far longer than most: {Unit.SECONDS.show(each)} on average, "
+                f"{Unit.SECONDS.show(usual.value * each)} in the quarter of the reads that has the shortest"
+            )
+            name = entry_name(item.ensemble, item.stages[0].model)
+            return LongTail(name, item.requests * lost, text, (), _next(evidence, [on], ()))
+    return None
+
+
+def _worth(item: Anatomy, seconds: float) -> bool:
+    return seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds
+
+
+def _is_long(evidence: Evidence, on: Subject, beyond: float) -> bool:
+    """Return whether one execution in a hundred is longer than most by what makes requests long."""
+    typical, slow = evidence.read(TYPICAL_EXECUTION_SECONDS, on).value, evidence.read(SLOW_EXECUTION_SECONDS, on).value
+    return typical is not None and slow is not None and slow - typical >= _MOST_OF_IT * beyond
+
+
+def _next(evidence: Evidence, stages: Sequence[Subject], inside: Sequence[str]) -> str:
+    """Return what to measure: all requests of those stages, and of what they may call."""
+    several = any((evidence.read(INSTANCES, on).value or 0.0) > 1 for on in stages)
+    compared = "its instance, its inputs, and what ran beside it" if several else "its inputs, and what ran beside it"
+    text = f"trace all requests (rate=1), and compare a long execution with a short one: {compared}"
+    if inside:
+        text += f"; executions of {_listed(inside)} take as long at times, too: it waits for them if it calls them"
+    return text
+
+
+def _listed(models: Sequence[str]) -> str:
+    shown = ", ".join(models[:_MOST_NAMED])
+    return f"{shown} and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else shown

@@ -1,0 +1,114 @@
+"""Nothing is healthy where some requests take far longer than most, whatever the means say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.window.window import window_of
+from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
+from tests.builders_traffic import Did, sent, story_scrapes
+
+# The mean of half the requests at 10 ms and a tenth at 200 ms.
+MEAN = 0.03
+ONE = Stage("m", rate=20, execution=MEAN, config=model_config("m"))
+
+
+def summarised(**seconds: Sequence[float]) -> Callable[[int], Iterable[str]]:
+    """Return lines of summaries: of each model the median of requests and executions, and how long some are."""
+
+    def lines(number: int) -> Iterable[str]:
+        for model, (typical, slow) in seconds.items():
+            for family in ("request", "compute_infer"):
+                name, own = f"nv_inference_{family}_summary_us", f'model="{model}",version="1"'
+                yield f"{name}_count{{{own}}} {100 * number}"
+                yield f'{name}{{{own},quantile="0.5"}} {typical * 1e6:.0f}'
+                yield from (f'{name}{{{own},quantile="{q}"}} {slow * 1e6:.0f}' for q in ("0.95", "0.99"))
+
+    return lines
+
+
+def summary_of(typical: float, slow: float, stage: Stage = ONE, **more: object) -> Explanation:
+    lines = summarised(m=(typical, slow))
+    return SyntheticTriton(models=(stage,), extra_metrics=lines, **more).explain()  # type: ignore[arg-type]
+
+
+def test_requests_of_which_one_in_twenty_stalls_are_never_healthy() -> None:
+    explanation = summary_of(0.01, 0.2)
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "one request in twenty to m takes 200 ms or more" in explanation.reason
+    assert "executions of m take as long" in explanation.reason
+    assert "trace all requests" in explanation.next_measurement
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.93, Verdict.HEALTHY), (1.07, Verdict.NO_CLEAR_CAUSE)])
+def test_times_that_vary_as_random_work_does_are_healthy(factor: float, verdict: Verdict) -> None:
+    assert summary_of(0.01, 0.06 * factor).verdict is verdict
+
+
+def test_a_summary_that_the_windows_own_mean_denies_is_of_another_time() -> None:
+    """It holds the last minute: also the cold start before a short window."""
+    assert summary_of(0.01, 3.0, replace(ONE, execution=0.0102)).verdict is Verdict.HEALTHY
+
+
+def test_tails_of_a_few_milliseconds_are_not_worth_a_change() -> None:
+    assert summary_of(0.0005, 0.02, replace(ONE, execution=0.004)).verdict is Verdict.HEALTHY
+
+
+def test_requests_of_different_sizes_take_different_times() -> None:
+    batches, each = {1: 0.9, 64: 0.1}, {1: 0.01, 64: 0.2}
+    sizes = replace(ONE, execution=each, batches=batches, client_batch=1, config=model_config("m", max_batch_size=64))
+
+    assert summary_of(0.01, 0.2, sizes).verdict is Verdict.HEALTHY
+
+
+def test_the_stage_of_an_ensemble_that_stalls_is_named() -> None:
+    stages = [Stage(name, rate=20, execution=MEAN, config=model_config(name)) for name in ("calm", "stalls")]
+    whole = Stage("whole", rate=20, overhead=2 * MEAN, config=chain("whole", "calm", "stalls"))
+    lines = summarised(whole=(0.02, 0.3), calm=(0.01, 0.012), stalls=(0.01, 0.29))
+    explanation = SyntheticTriton(models=(*stages, whole), extra_metrics=lines).explain()
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "to whole takes 300 ms or more" in explanation.reason
+    assert "executions of stalls take as long" in explanation.reason
+    assert "calm" not in explanation.reason
+
+
+def test_models_that_a_slow_one_may_call_are_looked_at_with_it() -> None:
+    others = [replace(ONE, name=name, config=model_config(name)) for name in ("leaf", "steady")]
+    lines = summarised(m=(0.01, 0.2), leaf=(0.004, 0.19), steady=(0.03, 0.035))
+    caller = replace(ONE, execution=3 * MEAN)
+    explanation = SyntheticTriton(models=(caller, *others), extra_metrics=lines).explain()
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert len(explanation.symptoms) == 1
+    assert "executions of leaf take as long at times" in explanation.next_measurement
+
+
+def story_of(infers: Sequence[float], *more: object) -> Explanation:
+    story = {("m", "1"): [Did(requests=20, seconds=infer, infer=infer) for infer in infers]}
+    return explained(window_of([*story_scrapes(story, configs={"m": model_config("m")}), *more]))  # type: ignore[list-item]
+
+
+def test_reads_alone_show_executions_that_are_long_at_times() -> None:
+    steady = story_of([0.02] * 18)
+    stalling = story_of([0.02 * (6 if at % 3 == 1 else 1) for at in range(18)])
+
+    assert steady.verdict is Verdict.HEALTHY
+    assert stalling.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "some requests to m execute far longer than most" in stalling.reason
+
+
+def test_clients_show_a_tail_that_no_read_does() -> None:
+    """Each read holds as many long executions as the others do: one of three instances is ten times slower."""
+    moments = [0.1 * number for number in range(360)]
+    record = sent(moments, [0.2 if number % 3 == 0 else 0.02 for number in range(360)])
+    explanation = story_of([0.08] * 18, record)
+
+    assert story_of([0.08] * 18).verdict is Verdict.HEALTHY
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "one request in twenty to m takes 200 ms" in explanation.reason
