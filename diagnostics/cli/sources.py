@@ -232,7 +232,50 @@ def captured(
     scrapes = _between(_recorded(paths, tell, blind_spots), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += repository_of(question, servers)
-    return window_of(scrapes), servers or tuple(str(path) for path in paths)
+    patience = ReadingPatience(sum(map(_size, paths)))
+    window = window_of(scrapes, go_on=patience.lasts)
+    if patience.over:
+        tell(patience.reason)
+        spot = BlindSpot(what="what was recorded last", why=patience.reason, fix="read a part of it: --at and --since")
+        blind_spots.append(spot)
+    return window, servers or tuple(str(path) for path in paths)
+
+
+_READ_SECONDS, _READ_SECONDS_PER_MB, _MOST_READ_SECONDS = 8.0, 4.0, 60.0
+_FOLDED = 20  # how many times as large as an archive the same bodies are in a folder
+
+
+class ReadingPatience:
+    """How long recordings are read: what is made to take hours takes a minute at most.
+
+    A recording of a busy server takes two seconds of processor time for each MB of its archive (ours).
+
+    Attributes:
+        over: whether something was left out.
+
+    """
+
+    def __init__(self, size: int) -> None:
+        """`size` is the bytes of the archives."""
+        self._seconds = min(_READ_SECONDS + _READ_SECONDS_PER_MB * size / 1e6, _MOST_READ_SECONDS)
+        self._begun, self.over = time.process_time(), False
+
+    @property
+    def reason(self) -> str:
+        """Why something was left out."""
+        return f"recordings of this size are read for {self._seconds:.0f} s of processor time, and this takes longer"
+
+    def lasts(self) -> bool:
+        """Return whether to go on."""
+        self.over = self.over or time.process_time() - self._begun > self._seconds
+        return not self.over
+
+
+def _size(path: Path) -> int:
+    path = path.expanduser()
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) // _FOLDED
+    return path.stat().st_size
 
 
 def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -> list[Scrape]:

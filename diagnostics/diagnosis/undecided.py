@@ -346,10 +346,15 @@ def most_telling(left: Sequence[Open], about: Cell | None = None) -> Open | None
 
 
 def _checks(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Iterator[Open]:
+    through: dict[tuple[str, str], list[Anatomy]] = {}
+    for item in anatomy:
+        for model in {stage.model for stage in item.stages}:
+            through.setdefault((item.server, model), []).append(item)
     for result in results:
-        outcome = result.outcome
+        outcome, on = result.outcome, result.subject
         if isinstance(outcome, Unknown) and outcome.reason is not Missing.IDLE:
-            reached = [(_reached(evidence, result, item), item.mean_seconds) for item in anatomy]
+            items = anatomy if on.model is None or on.gpu is not None else through.get((on.server, on.model), ())
+            reached = [(_reached(evidence, result, item), item.mean_seconds) for item in items]
             cells, mean = max(reached, key=lambda one: sum(one[0].values()), default=({}, 0.0))
             yield Open(
                 text=f"{result.check.id} of {result.subject} cannot be decided: {_lacks(outcome)}",
@@ -361,9 +366,10 @@ def _checks(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Ana
 
 def _reached(evidence: Evidence, result: Result, item: Anatomy) -> dict[Cell, float]:
     """Return the seconds of an entry's request that a check may claim."""
-    on, phases = result.subject, _phases(result)
+    on = result.subject
     if item.server != on.server or item.requests < ENOUGH_EVENTS or _batched_outside(evidence, result):
         return {}
+    phases = _phases(result)
     part = min(result.entry.weight, 1.0) if result.entry and on.version else 1.0
     return {
         (item.server, entry_name(item.ensemble, stage.model), stage.model, phase): part * seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 from weakref import ref
 
@@ -27,6 +28,7 @@ from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, Path
 from diagnostics.window.lifecycle import ServerChange, changes
 from diagnostics.window.outages import Outage
+from diagnostics.window.parsed import MOST_MODELS
 from diagnostics.window.traces import SpanCounts, TracedRequest
 from diagnostics.window.unanswered import Unanswered
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
@@ -389,8 +391,9 @@ class WindowEvidence:
                 listed = {entry.name for _, entries in server.index[-1:] for entry in entries}
                 logged = {event.model for event in server.log}
                 folders = {path.split("/")[0] for path in server.repository if "/" in path}
-                names = sorted(listed | away | logged | folders)
-                return [Subject(server=server.name, model=model or None) for model in names]
+                names = dict.fromkeys([*sorted(away), *sorted(listed), *sorted(logged | folders)])
+                few = sorted(islice(names, MOST_MODELS))
+                return [Subject(server=server.name, model=model or None) for model in few]
             case Scope.GPU:
                 cards = self._whole(Subject(server=server.name)).gpu_series()
                 return [Subject(server=server.name, gpu=uuid) for uuid in sorted(cards)]

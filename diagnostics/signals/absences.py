@@ -80,7 +80,7 @@ def _out_of_use(view: ModelView, one: Outage) -> bool:
     lately = view.start - RETIRED_SECONDS
     wanted = {model for model, read in view.server.configured.items() if read[-1][0] >= lately}
     wanted |= {step.model for model in wanted for step in view.server.configs[model].ensemble_steps}
-    unloaded = (e for e in view.server.log if e.model == view.model and e.kind is LogKind.UNLOADED)
+    unloaded = (e for e in view.server.log_of(view.model or "") if e.kind is LogKind.UNLOADED)
     return view.model not in wanted and all(event.at < lately for event in unloaded)
 
 

@@ -91,7 +91,7 @@ def changes(server: ServerWindow) -> tuple[ServerChange, ...]:
 def changes_of(server: ServerWindow, model: str) -> tuple[ServerChange, ...]:
     """Return what happened to one model, in time order; a restart of the server shows as its load."""
     found = [
-        *_from_log([event for event in server.log if event.model == model]),
+        *_from_log(server.log_of(model)),
         *(change for change in _from_index(server, model) if not _went_on(server, change)),
         *_from_counters(server, model),
         *_from_configurations(server, model),
@@ -276,8 +276,11 @@ SAME_EVENT_SECONDS = 30.0
 def _once(found: Iterable[ServerChange]) -> list[ServerChange]:
     """Return each event once: of those that are about the same, the most exact, with what others know besides."""
     kept: list[ServerChange] = []
+    before, source = 0, ""
     for change in sorted(found, key=lambda change: _EXACTNESS.index(change.source)):
-        same = next((i for i, other in enumerate(kept) if _same(other, change)), None)
+        if change.source != source:  # what one source tells twice happened twice: only others' are compared
+            before, source = len(kept), change.source
+        same = next((i for i in range(before) if _same(kept[i], change)), None)
         if same is None:
             kept.append(change)
         elif change.kind is Happened.RELOADED and not kept[same].version:
@@ -288,9 +291,7 @@ def _once(found: Iterable[ServerChange]) -> list[ServerChange]:
 def _same(one: ServerChange, other: ServerChange) -> bool:
     kinds = one.kind is other.kind or (one.kind in _LOADS and other.kind in _LOADS)
     versions = one.version == other.version or not one.version or not other.version
-    # One source tells an event once: what it tells twice happened twice.
-    apart = one.source == other.source
-    return not apart and kinds and one.model == other.model and versions and touch(one, other)
+    return kinds and one.model == other.model and versions and touch(one, other)
 
 
 def touch(one: ServerChange, other: ServerChange) -> bool:

@@ -10,6 +10,7 @@ Markers: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -43,8 +44,8 @@ class LogEvent:
     zoned: bool = True
 
 
-# A log can hold gigabytes of request lines; events of models are few.
-MOST_EVENTS = 100_000
+MOST_EVENTS = 20_000
+"""The newest of a server: its log can hold gigabytes of request lines, of models' events few (ours)."""
 LONGEST_REASON = 400
 _CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
 _ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})? [^\]]{1,200}\] (.*)$")
@@ -62,6 +63,9 @@ _MARKERS = (
 )
 
 
+_TELLING = re.compile(r"\]\s+\"?(?:loading: |successfully |failed to |Poll failed)")
+
+
 def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
     """Return the events of a server's log in the order of its lines.
 
@@ -71,14 +75,13 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
 
     """
     found: list[LogEvent] = []
-    for line, at in unwrapped(body.decode("utf-8", "replace").splitlines()):
+    lines = unwrapped(body.decode("utf-8", "replace").splitlines())
+    for line, at in deque((one for one in lines if _TELLING.search(one[0])), MOST_EVENTS):
         event = _event(line, near if at is None else at)
         if event is not None and at is not None and not event.zoned:
             event = replace(event, at=at, zoned=True)
         if event is not None:
             found.append(event)
-        if len(found) >= MOST_EVENTS:
-            break
     return tuple(found)
 
 

@@ -115,7 +115,7 @@ def _models(server: ServerWindow, states: Mapping[str, Sequence[_Spell]]) -> lis
 
 
 def _of_model(server: ServerWindow, model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
-    events = [event for event in server.log if event.model == model]
+    events = server.log_of(model)
     listed = [one for one in _from_spells(model, spells) if not _served(server, one)]
     yield from (_refined(one, events) for one in listed)
     between = [one for one in _from_log(server, model, events, spells) if not _served(server, one)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
@@ -10,7 +10,7 @@ from math import isfinite
 from diagnostics.window.counters import Counter, CounterPoint, CounterTable, contradicted_resets, longest_gap
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.graph import DeploymentGraph, graph_of
-from diagnostics.window.logs import LogEvent
+from diagnostics.window.logs import MOST_EVENTS, LogEvent
 from diagnostics.window.normalize import ModelKey, positions_of, under_their_own_names
 from diagnostics.window.parsed import (
     MOST_MODELS,
@@ -131,6 +131,14 @@ class ServerWindow:
         self._keys: dict[str, list[ModelKey]] = {}
         self._keys_of: tuple[int, int] = (0, 0)
         self._graph: DeploymentGraph | None = None
+        self._logged: dict[str, list[LogEvent]] = {}
+
+    def log_of(self, model: str) -> Sequence[LogEvent]:
+        """Return what was logged of a model; sorted out once for the log read so far."""
+        if self.log and not self._logged:
+            for event in self.log:
+                self._logged.setdefault(event.model, []).append(event)
+        return self._logged.get(model, ())
 
     @property
     def rate_limited(self) -> bool | None:
@@ -219,7 +227,8 @@ class ServerWindow:
             case ServerMetadata() as metadata:
                 self.metadata = metadata
             case LogLines(events, options):
-                self.log = (*self.log, *events)
+                self.log = (*self.log, *events)[-MOST_EVENTS:]
+                self._logged.clear()
                 self.options = {**self.options, **options}
             case RepositoryFile(text):
                 self.repository[scrape.name] = text
@@ -429,9 +438,14 @@ def _behind_fronts(servers: Mapping[str, ServerWindow]) -> dict[str, ServerWindo
     return found
 
 
-def window_of(scrapes: Iterable[Scrape], name: str = "") -> Window:
-    """Return the window of some scrapes, sorted by steady time first (captures list them folder by folder)."""
+def window_of(scrapes: Iterable[Scrape], name: str = "", go_on: Callable[[], bool] = lambda: True) -> Window:
+    """Return the window of some scrapes, sorted by steady time first (captures list them folder by folder).
+
+    Those that follow once `go_on` returns False are left out.
+    """
     builder = WindowBuilder()
     for scrape in sorted(scrapes, key=lambda scrape: scrape.mono):
+        if not go_on():
+            break
         builder.add(scrape)
     return builder.build(name)

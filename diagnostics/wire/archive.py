@@ -45,6 +45,10 @@ class Damage(Exception):
     """The archive ends early or is corrupt from here on; what was read before is whole."""
 
 
+class PackedTooWell(Damage):
+    """The archive unpacks to so many times its size that only its beginning is read."""
+
+
 class TarSource(Protocol):
     """Bytes that are read once."""
 
@@ -225,6 +229,9 @@ MAX_BODY_BYTES = 64 * 2**20
 """A metrics page of a thousand models with summaries is below 8 MiB, a trace export below 16."""
 MAX_TOTAL_BYTES = 2 * 2**30
 """Unpacked: a day of a fifty-model page every ten seconds, and still read within a minute."""
+PACKED_TIMES, ALWAYS_BYTES = 64, 256 * 2**20
+"""Of an archive so many times its own size, and at least so much, are unpacked: recordings of busy servers unpack to 20
+to 30 times their size, those of many idle models to some hundred times, of which this is the beginning (ours)."""
 XZ_MEMORY_BYTES = 128 * 2**20
 """`xz -9` needs 65 MiB; an archive that asks for gigabytes of dictionary is refused before they are taken."""
 ARCHIVES = (".xz", ".gz", ".tar", ".txz", ".tgz")
@@ -322,6 +329,8 @@ def _archive_files(path: Path, wanted: Callable[[str], bool], most: int) -> Iter
                 if member.size > most:
                     raise _too_large(inside, path, most)
                 yield inside, archive.content()
+        except PackedTooWell:
+            raise
         except (Damage, *_UNREADABLE) as error:
             if not headers:
                 hint = "diag explain reads saved pages and logs"
@@ -349,7 +358,8 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, source: _Source, path: Path) -> None:
         super().__init__()
-        self._source, self._path, self._left = source, path, MAX_TOTAL_BYTES
+        self._source, self._path = source, path
+        self._left = self._most = min(MAX_TOTAL_BYTES, ALWAYS_BYTES + PACKED_TIMES * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -359,7 +369,9 @@ class _Bounded(io.RawIOBase):
         data = self._source.read1(len(view))
         self._left -= len(data)
         if self._left < 0:
-            raise _too_much(self._path)
+            if self._most == MAX_TOTAL_BYTES:
+                raise _too_much(self._path)
+            raise PackedTooWell(f"of so small a file, the first {self._most >> 20} MiB are read")
         view[: len(data)] = data
         return len(data)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from diagnostics.errors import CaptureError, MalformedBody
-from diagnostics.wire.archive import Damage, files
+from diagnostics.wire.archive import Damage, PackedTooWell, files
 from diagnostics.wire.capture_layout import MANIFEST, scrape_at
 from diagnostics.wire.capture_writer import FORMAT, CaptureWriter
 from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, moment, number
@@ -84,7 +84,8 @@ class Capture:
                     yield scrape
         except Damage as damage:
             whole = "1 file" if read == 1 else f"{read} files"
-            self.damage = f"damaged after {whole} ({damage}); what came before is used"
+            how = "left out" if isinstance(damage, PackedTooWell) else "damaged"
+            self.damage = f"{how} after {whole} ({damage}); what came before is used"
 
     def _is_inside(self, path: str) -> bool:
         return path.startswith(self._top)

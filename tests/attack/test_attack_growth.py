@@ -23,8 +23,11 @@ from diagnostics.tuning.changes import changed_settings
 from diagnostics.tuning.patch import unified
 from diagnostics.tuning.pbtxt import parse
 from diagnostics.window.graph import Ensemble
+from diagnostics.window.lifecycle import changes_of
+from diagnostics.window.logs import MOST_EVENTS, parse_log
 from diagnostics.window.parsed import parse_client
 from diagnostics.window.traces import SpanStore
+from diagnostics.window.window import window_of
 from diagnostics.wire import trace_export
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
@@ -34,6 +37,7 @@ from diagnostics.wire.redact import redact, scrub
 from diagnostics.wire.saved import recognised
 from diagnostics.wire.trace_export import read_triton
 from tests.attack.measuring import diag
+from tests.builders import explained
 
 LENGTH, DOUBLINGS = 10_000, 3
 ENOUGH = 0.1
@@ -285,3 +289,38 @@ def test_of_a_long_trace_file_the_beginning_is_used_and_the_rest_is_said(monkeyp
     assert len(store.held().spans) == 100
     assert "more than 100 objects" in store.counts.reason
     assert "first 100 requests" in store.counts.reason
+
+
+def logged(count: int) -> object:
+    """Tell what happened to a model by a log of as many loads."""
+    lines = "".join(f"I0101 00:00:00.000000 1 m.cc:1] successfully loaded 'm1' version {n}\n" for n in range(count))
+    log = Scrape(server="s", kind=BodyKind.LOG, at=1.0, mono=1.0, body=lines.encode())
+    return changes_of(window_of([log]).servers["s"], "m1")
+
+
+def idle_models(count: int) -> object:
+    """Explain a server with as many models, of which nothing is known but their numbers of requests."""
+    entry = '{"name":"m%d","version":"1","inference_stats":{"success":{"count":%d,"ns":%d}}}'
+    scrapes = []
+    for at in range(4):
+        entries = ",".join(entry % (number, 99 * at, 10**9 * at) for number in range(count // 10))
+        body = f'{{"model_stats":[{entries}]}}'.encode()
+        scrapes.append(Scrape(server="s", kind=BodyKind.STATISTICS, at=2.0 * at, mono=2.0 * at, body=body))
+    return explained(window_of(scrapes))
+
+
+@pytest.mark.parametrize(("work", "count"), [(logged, 2_000), (idle_models, 1_000)])
+def test_a_verdict_takes_time_that_grows_with_what_was_read(work: Callable[[int], object], count: int):
+    took, before = 0.0, 0.0
+    for _ in range(DOUBLINGS + 1):
+        begun = time.process_time()
+        work(count)
+        before, took = took, time.process_time() - begun
+        count *= 2
+    assert took < ENOUGH or took < 3 * before
+
+
+def test_of_a_long_log_the_newest_events_are_kept():
+    lines = "".join(f"I0101 00:00:00.000000 1 m.cc:1] successfully loaded 'm{n}' version 1\n" for n in range(30_000))
+    found = parse_log(lines.encode(), 1.7e9)
+    assert (len(found), found[-1].model) == (MOST_EVENTS, "m29999")

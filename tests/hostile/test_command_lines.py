@@ -13,10 +13,12 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.output import show_patch
+from diagnostics.cli.sources import ReadingPatience
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.lint.problem import read_text
 from diagnostics.settings import text_file
+from diagnostics.wire import server
 from exporters.sources import machine
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
@@ -206,3 +208,20 @@ def test_a_patch_is_escaped_on_a_terminal_alone(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     show_patch("-a\x1b[2J\x9b\u200d\n")
     assert capsys.readouterr().out == "-a\x1b[2J\x9b\u200d\n" + "-a\\x1b[2J\\x9b\\u200d\n"
+
+
+def test_a_recording_that_takes_too_long_to_read_is_left_and_that_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReadingPatience, "lasts", lambda self: setattr(self, "over", True))
+    assert main(["explain", CAPTURE, "-v"]) == 3
+    shown = capsys.readouterr()
+    assert "what was recorded last" in shown.out
+    assert "read for 8 s of processor time" in " ".join(shown.err.split())
+
+
+def test_a_server_has_so_many_entries_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_ENTRIES", 3)
+    read = server.read_index(json.dumps([{"name": f"m{n}"} for n in range(9)]).encode())
+    assert [one.name for one in read.entries] == ["m0", "m1", "m2"]
+    assert list(read.refused) == ["'all beyond 3'"]

@@ -282,3 +282,15 @@ def test_unpacked_folder_without_its_wrapper_reads_alike(tmp_path):
     shutil.move(inner, tmp_path / "moved")
 
     assert scrapes_of(tmp_path / "moved") == scrapes_of(ONE)
+
+
+def test_of_an_archive_that_unpacks_to_many_times_its_size_the_beginning_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "ALWAYS_BYTES", 2**20)
+    monkeypatch.setattr(bounds, "PACKED_TIMES", 1)
+    bodies = {f"s/metrics/{1000 + n}.prom": bytes(2**18) for n in range(40)}
+    (tmp_path / "c").write_bytes(lzma.compress(tar_of({**PARTS, **bodies}), preset=0))
+    capture = open_capture(tmp_path / "c")
+    assert 0 < len(list(capture.scrapes())) < len(PARTS) + 10
+    assert capture.damage is not None
+    assert capture.damage.startswith("left out after ")
+    assert "of so small a file, the first 1 MiB are read" in capture.damage
