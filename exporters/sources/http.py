@@ -305,6 +305,8 @@ def tls_reason(error: Exception) -> str:
         return "the TLS certificate is for another host name"
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text or "PACKET_LENGTH_TOO_LONG" in text:
         return "the port does not speak TLS: use http://"
+    if "EOF" in text:
+        return "the port ended the TLS handshake: if it speaks plain HTTP, use http://"
     return f"TLS failed ({text.rpartition('] ')[2].partition(' (_ssl')[0]})"
 
 

@@ -187,7 +187,7 @@ class _Search:
             if failure is None:
                 self.role, self.answered = role, True
                 return
-            self._refuse_wrong_scheme(failure)
+            self._refuse_wrong_scheme(self.given, failure)
             if failure.obstacle in (Obstacle.CLOSED, Obstacle.LATE):
                 # Nobody there, or nobody free: the ports beside it may still answer.
                 return
@@ -196,15 +196,15 @@ class _Search:
         if not (self.options.metrics_url or self.options.grpc_url):
             raise self._nothing()
 
-    def _refuse_wrong_scheme(self, failure: ReadFailure) -> None:
-        """Raise where the given port speaks the other of HTTP and TLS: a proxy of TLS refuses HTTP with status 400."""
-        late = failure.obstacle is Obstacle.LATE and self.given.secure
+    def _refuse_wrong_scheme(self, named: Address, failure: ReadFailure) -> None:
+        """Raise where a named port speaks the other of HTTP and TLS: a proxy of TLS refuses HTTP with status 400."""
+        late = failure.obstacle is Obstacle.LATE and named.secure
         if not (late or failure.obstacle is Obstacle.PROTOCOL or failure.status == 400):
             return
-        right = other_scheme(self.given, self.options.read_timeout)
+        right = other_scheme(named, self.options.read_timeout)
         if right is not None:
             speaks = "speaks TLS" if right.secure else "does not speak TLS"
-            raise CollectError(f"port {right.port} {speaks}", where=str(self.given), hint=f"use {right}")
+            raise CollectError(f"port {right.port} {speaks}", where=str(named), hint=f"use {right}")
 
     def ask_others(self) -> None:
         """Seek what the given port is not, side by side; gRPC only where HTTP is not open."""
@@ -367,6 +367,7 @@ class _Search:
             needed = role == METRICS or HTTP not in self.found
             if url and needed and role not in self.found:
                 failure = next(iter(self.failures[role].values()))
+                self._refuse_wrong_scheme(parse_address(url), failure)
                 hint = self.options.when_denied if failure.obstacle is Obstacle.DENIED else ""
                 raise CollectError(failure.reason, where=str(parse_address(url)), hint=hint)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from diagnostics.errors import CollectError
 from exporters.sources.access import SourceOptions
+from exporters.sources.http import HttpReader, ReadFailure
 from exporters.sources.triton import discover
 from tests.collect.fake_triton import FakeServer, fake_triton, status
 
@@ -64,3 +68,27 @@ def test_a_certificate_that_is_not_trusted_is_no_wrong_scheme(tls: ssl.SSLContex
 def test_a_server_of_plain_http_that_refuses_a_request_is_not_sent_to_tls() -> None:
     with FakeServer({"GET /v2": status(400, b"{}")}).running() as server:
         assert "speaks TLS" not in refusal(f"http://127.0.0.1:{server.port}").what
+
+
+def test_a_metrics_page_that_is_named_with_the_wrong_scheme_says_what_to_type() -> None:
+    with fake_triton() as triton:
+        named = SourceOptions(timeout=2.0, metrics_url=f"https://127.0.0.1:{triton.port + 2}/metrics")
+        with pytest.raises(CollectError) as caught:
+            discover(f"http://127.0.0.1:{triton.port}", named)
+    assert caught.value.hint == f"use http://127.0.0.1:{triton.port + 2}/metrics"
+
+
+def test_a_port_that_hangs_up_on_tls_may_speak_plain_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    connection.recv(1024)
+                    connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(ReadFailure) as failed:
+            HttpReader(QUICK).read("GET", f"https://127.0.0.1:{listening.getsockname()[1]}/x")
+    assert failed.value.reason == "the port ended the TLS handshake: if it speaks plain HTTP, use http://"
