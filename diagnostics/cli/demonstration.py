@@ -187,7 +187,7 @@ def comparison(finding: Finding, before: DemoRun, after: DemoRun) -> Iterator[st
     yield row(label, means, Unit.SECONDS, mean_after(finding), _why_no_mean(finding))
     for label, pick in (("p50 (client)", "p50_ms"), ("p95 (client)", "p95_ms")):
         seconds = [_seconds(getattr(run.client, pick)) for run in (before, after)]
-        yield row(label, seconds, Unit.SECONDS, None, "a client's time holds the way to the server, too")
+        yield row(label, seconds, Unit.SECONDS, None, "a client's time includes the network")
     yield f"{'requests, of which failed':<32}{_counts(before):>12}{'—':>14}{_counts(after):>12}"
     unpredicted.setdefault("the demonstration sends as many again", []).append("requests")
     yield ""

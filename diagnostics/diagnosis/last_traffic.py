@@ -33,11 +33,13 @@ class LastTraffic:
         Args:
             fingerprint: of the incident.
             on: its subject; one without a model stands for all that is called on its server.
-            evidence: the newest window.
+            evidence: the newest window; one without its server tells nothing.
             elapsed: seconds of a steady clock since the last verdict.
 
         """
         watched = self._watched.setdefault(fingerprint, _Watched())
+        if Subject(server=on.server) not in evidence.subjects(Scope.SERVER):
+            return
         fresh = [pair for pair in pairwise(evidence.moments(on.server)) if pair[1] > watched.looked_at]
         if not fresh:
             return

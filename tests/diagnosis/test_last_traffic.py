@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.diagnosis.incident import Ending, Incident, IncidentBook
+from diagnostics.diagnosis.last_traffic import LastTraffic
+from diagnostics.signals.signal import Subject
 from diagnostics.window.rolling import RollingWindow
-from tests.builders import START, Counts, Stage, SyntheticTriton, model_config
+from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, model_config
 
-INTERVAL, LAST = 5.0, 40
+INTERVAL, LAST = 5.0, 26
 FULL = Stage("safety", rate=40.0, execution=0.0243, queue=0.4, config=model_config("safety"))
-WINDOW = 300.0
+WINDOW = 120.0
 
 
-def ended(then: Stage | None, *, reads: int = 180, **more: object) -> tuple[float, Incident]:
+def ended(then: Stage | None, *, reads: int = 90, **more: object) -> tuple[float, Incident]:
     """Return when the incident of a full instance ends after read `LAST`, when only `then` is left of its traffic."""
 
     def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Mapping[tuple[str, str], Counts]:
@@ -23,7 +28,7 @@ def ended(then: Stage | None, *, reads: int = 180, **more: object) -> tuple[floa
         (key,) = rows
         return {key: Counts(**{name: getattr(full, name) + getattr(after, name) for name in SUMMED})}
 
-    window, book = RollingWindow("chat", WINDOW), IncidentBook("chat")
+    window, book = RollingWindow("chat", WINDOW), IncidentBook("chat", close_after=WINDOW)
     rounds: dict[float, list[object]] = {}
     for scrape in SyntheticTriton(models=(FULL,), alter=alter, interval=INTERVAL, **more).scrapes(reads):
         rounds.setdefault(scrape.mono // INTERVAL * INTERVAL, []).append(scrape)
@@ -57,7 +62,26 @@ def test_traffic_that_goes_on_without_the_cause_shows_it_gone():
     assert incident.ending is Ending.GONE
 
 
-def test_requests_that_wait_are_traffic():
-    waiting = lambda _: ('nv_inference_pending_request_count{model="safety",version="1"} 3',)  # noqa: E731
-    _, incident = ended(None, extra_metrics=waiting)
-    assert incident.ending is not Ending.TRAFFIC_ENDED
+@pytest.mark.parametrize(("waiting", "ends"), [(3, None), (0, START + 10.0)])
+def test_requests_that_wait_are_traffic(waiting: int, ends: float | None):
+    """What hangs completes nothing, and its callers wait."""
+    lines = (f'nv_inference_pending_request_count{{model="safety",version="1"}} {waiting}',)
+    triton = SyntheticTriton(
+        models=(FULL,),
+        alter=lambda number, rows: {key: FULL.after(100.0 + min(number, 2) * INTERVAL) for key in rows},
+        extra_metrics=lambda _: lines,
+    )
+    traffic = LastTraffic()
+    traffic.look("a", Subject(server=SERVER, model="safety"), triton.evidence(13), 60.0)
+    assert traffic.ended("a") == ends
+
+
+def test_an_incident_of_a_server_that_is_not_in_the_window_neither_ends_by_it_nor_fails():
+    _, incident = ended(None)
+    book = IncidentBook("chat")
+    book.restore([replace(incident, closed=None, ending=None, subject=replace(incident.subject, server="other"))])
+    window = RollingWindow("chat", WINDOW)
+    for scrape in SyntheticTriton(models=(FULL,)).scrapes(13):
+        window.add(scrape)
+    book.update(explain_window(window.window(), present=True), START + 60.0, START + 60.0)
+    assert [one.subject.server for one in book.open] == ["other"]
