@@ -59,6 +59,7 @@ from diagnostics.signals.callers import (
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.host import COPY_CPU
+from diagnostics.signals.settings import PRESERVES_ORDER
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -140,12 +141,20 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def _expect_no_wait_for_others(ledger: Ledger, subject: Subject) -> None:
-    """End the check as unknown where responses may wait in the server, in no counter: for a disk or for each other."""
+    """End the check as unknown where responses may wait in the server, in no counter: for a disk or for each other.
+
+    Spans of the frontend show for how long it holds an answer; without them, only the configuration tells.
+    """
     if waits_in_copies(ledger, subject):
         raise ledger.conflicting(COPY_CPU)
     ensemble = ledger.evidence.graph(subject.server).ensembles.get(subject.ensemble or subject.model or "")
+    unseen = ledger.evidence.read(HANDLING_SECONDS, subject).value is None
     for model in ensemble.models() if ensemble else [subject.model]:
-        expect_any_order(ledger, Subject(server=subject.server, model=model))
+        on = Subject(server=subject.server, model=model)
+        order = ledger.evidence.read(PRESERVES_ORDER, on)
+        if unseen and order.value is None and ledger.evidence.server_kind(on) is None:
+            raise Undecided(PRESERVES_ORDER.name, order.missing or Missing.NOT_EXPORTED)
+        expect_any_order(ledger, on)
 
 
 def _where(ledger: Ledger, subject: Subject, seconds: float) -> str:

@@ -196,7 +196,8 @@ def _stood_still(ledger: Ledger, subject: Subject) -> Fires:
     times = "" if len(found) <= 1 else f" in {len(found)} stretches"
     return Fires(
         summary=f"{subject.server} {'has stood' if still else 'stood'} still for {Unit.SECONDS.show(seconds.value)}"
-        f"{times}{_SHOWN_BY.get(found[-1].source, '') if found else ''}: requests wait until it goes on",
+        f"{times}{_SHOWN_BY.get(found[-1].source, '') if found else ''}: requests "
+        + ("wait until it goes on" if still else "waited until it went on"),
         failed_share=ledger.evidence.read(REFUSED_SHARE, subject).value or 0.0,
         severity=Severity.CRITICAL if still or much else Severity.WARNING,
         suggestion=Suggestion(

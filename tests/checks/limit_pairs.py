@@ -21,6 +21,7 @@ from diagnostics.signals.new_sizes import (
 )
 from diagnostics.signals.outages import STOPPED_SECONDS
 from diagnostics.signals.overlap import OVERLAP_STRETCH
+from diagnostics.signals.settings import PRESERVES_ORDER
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RATE
 
@@ -28,7 +29,15 @@ from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RA
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
     *(LARGEST_NEW_SIZE, NEW_SIZE_COMPUTE_SECONDS, NEW_SIZE_QUEUE_SECONDS, NEW_SIZE_SECONDS, NEW_SIZE_SLOWDOWN),
-    *(NEW_SIZES, COPY_CPU, EXECUTION_DISPERSION, INPUT_SECONDS, OUTPUT_SECONDS, UNDISTURBED_EXECUTION_SHARE),
+    *(
+        NEW_SIZES,
+        PRESERVES_ORDER,
+        COPY_CPU,
+        EXECUTION_DISPERSION,
+        INPUT_SECONDS,
+        OUTPUT_SECONDS,
+        UNDISTURBED_EXECUTION_SHARE,
+    ),
     *(FRONTEND_CPU_WAIT, GONE_PROCESSES, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, STOPPED_SECONDS, WAITING_ELSEWHERE),
 )
 
@@ -121,7 +130,7 @@ client-or-transport-bound port_lag_share port_lag 0.0186 fires 0.0214 quiet fron
 client-or-transport-bound port_lag_upper_quartile port_lag 0.00465 fires 0.00535 quiet
 client-or-transport-bound handled_at_once handling_seconds 0.0093 fires 0.0107 quiet request_rate=50
 client-or-transport-bound frontend_busy frontend_busy 0.465 fires 0.535 quiet
-client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds
+client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds preserve_ordering=0
 cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
 cold-start new_size_slowdown new_size_slowdown 2.79 quiet 3.21 fires cold_slowdown=0 new_size_compute_seconds=0.1 \
  new_size_queue_seconds=0.01 new_size_seconds=2 new_sizes=4 largest_new_size=8

@@ -9,6 +9,7 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Expected, Fires, Unknown
 from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.signals.callers import HANDLING_SECONDS
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
 from diagnostics.signals.host import COPY_CPU, CPU_PER_LANE
@@ -40,6 +41,19 @@ def test_responses_in_order_may_wait_for_each_other(check: str) -> None:
     assert in_order.signal == PRESERVES_ORDER.name
     assert isinstance(in_any, Fires)
     assert isinstance(alone, Fires)
+
+
+def test_clients_without_configuration_or_spans_may_wait_for_earlier_responses() -> None:
+    check, stated = "client-or-transport-bound", firing("client-or-transport-bound")
+    untraced = {signal: value for signal, value in stated.items() if signal is not HANDLING_SECONDS}
+    unread, _ = decided(catalogue()[check], {**untraced, REQUEST_RATE: 20})
+    read, _ = decided(catalogue()[check], {**untraced, REQUEST_RATE: 20, PRESERVES_ORDER: 0})
+    traced, _ = decided(catalogue()[check], {**stated, REQUEST_RATE: 20})
+
+    assert isinstance(unread, Unknown)
+    assert unread.signal == PRESERVES_ORDER.name
+    assert isinstance(read, Fires)
+    assert isinstance(traced, Fires)
 
 
 STAGE = Stage(
