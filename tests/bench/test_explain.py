@@ -14,6 +14,7 @@ import pytest
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
+from tests.bench.conftest import Goals
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 CAPTURES = ("cpu-handed-single-instance", "cpu-handed-host-cpu-starved", "gpu-handed-single-instance")
@@ -51,7 +52,7 @@ def _seconds(work: Callable[[Path], object], path: Path) -> float:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_a_capture_is_explained_within_five_times_of_reading_it(name: str) -> None:
+def test_a_capture_is_explained_within_five_times_of_reading_it(name: str, goals: Goals) -> None:
     path = FOLDER / f"{name}.tar.xz"
     assert _explained(path).anatomy  # the first run also imports and finds the checks
     assert _merely_read(path) > 50
@@ -62,4 +63,4 @@ def test_a_capture_is_explained_within_five_times_of_reading_it(name: str) -> No
 
     ratio = statistics.median(ours) / statistics.median(reference)
     print(f"\n{name}: {statistics.median(ours) * 1e3:.0f} ms, {ratio:.1f}× reading it")
-    assert ratio <= RATIO
+    goals.at_most(f"explaining {name}, times reading it", ratio, RATIO)

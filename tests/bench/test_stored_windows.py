@@ -11,6 +11,7 @@ from diagnostics.window.from_samples import SamplePages, lanes_of
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape
+from tests.bench.conftest import Goals
 from tests.builders import Stage, SyntheticTriton
 from tests.promql.fake_prometheus import FakePrometheus
 
@@ -59,27 +60,27 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def test_a_window_from_a_store_costs_no_more_than_twice_what_the_pages_do() -> None:
+def test_a_window_from_a_store_costs_no_more_than_twice_what_the_pages_do(goals: Goals) -> None:
     pages, servers = _pages(), 10
     body, scrapes = _answer(pages, servers), _of_servers(pages, servers)
     stored, read = _seconds(lambda: _rebuilt(body)), _seconds(lambda: window_of(scrapes))
     print(f"a window of {servers} servers: {stored:.2f} s from a store, {read:.2f} s from pages, {stored / read:.2f}")
-    assert stored < 2.0 * read
+    goals.at_most("a window from a store, times from pages", stored / read, 2.0)
 
 
-def test_four_times_the_servers_take_little_more_than_four_times_as_long() -> None:
+def test_four_times_the_servers_take_little_more_than_four_times_as_long(goals: Goals) -> None:
     few, many = (_answer(_pages(), servers) for servers in (10, 40))
     ratio = _seconds(lambda: _rebuilt(many)) / _seconds(lambda: _rebuilt(few))
     print(f"four times the servers: {ratio:.2f} times the time")
-    assert ratio < 6.0
+    goals.at_most("a window of four times the servers, times as long", ratio, 6.0)
 
 
-def test_a_window_from_a_store_takes_no_more_than_half_again_the_memory() -> None:
+def test_a_window_from_a_store_takes_no_more_than_half_again_the_memory(goals: Goals) -> None:
     pages, servers = _pages(), 10
     body, scrapes = _answer(pages, servers), _of_servers(pages, servers)
     stored, read = _peak(lambda: _rebuilt(body)), _peak(lambda: window_of(scrapes))
     print(f"a window of {servers} servers: {stored / 2**20:.1f} MiB from a store, {read / 2**20:.1f} MiB from pages")
-    assert stored < 1.5 * read
+    goals.at_most("memory of a window from a store, times from pages", stored / read, 1.5)
 
 
 def _peak(work: Callable[[], object]) -> int:
