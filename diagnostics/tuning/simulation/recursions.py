@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, heapreplace
 from itertools import accumulate
 from math import inf
@@ -53,9 +53,10 @@ def executed(model: Model, joined: Sequence[float], items: Sequence[int], seed: 
     if not plain or set(items) - {1} or 0 < batcher.delay_seconds < TICK:
         return None
     lanes = _Lanes(model, durations(model, rng))
-    races = stream(seed, f"race {model.name}").random
-    waits = batcher.delay_seconds > 0 and most > 1  # a batch of one is full
-    batched = _Windows(batcher, most, joined, lanes, races).executed() if waits else _bulks(joined, most, lanes)
+    if batcher.delay_seconds > 0 and most > 1:
+        batched = _Windows(batcher, most, joined, lanes, stream(seed, f"race {model.name}").random).executed()
+    else:  # a batch of one is full as it begins
+        batched = _Bulks(replace(batcher, delay_seconds=0.0), most, joined, lanes).executed()
     if batched is not None:
         batched.answered = list(accumulate(batched.ended, max)) if batcher.preserve_ordering else batched.ended
     return batched
@@ -136,75 +137,120 @@ class _Lanes:
             found.ended += [ended] * requests
 
 
-def _bulks(joined: Sequence[float], most: int, lanes: _Lanes) -> Executed:
-    """Let payloads without a window grow until an instance takes them."""
-    first, count, take, execute = 0, len(joined), lanes.take, lanes.execute
-    while first < count:
-        begun, how = take(joined[first])
+class _Payloads:
+    """Payloads of one request each, unless others come before an instance takes it: then `_formed` says which."""
+
+    __slots__ = ("_delay", "_joined", "_lanes", "_most")
+
+    def __init__(self, batcher: DynamicBatcher, most: int, joined: Sequence[float], lanes: _Lanes) -> None:
+        self._delay, self._most, self._lanes = batcher.delay_seconds, most, lanes
+        self._joined = [*joined, inf, inf]  # nobody comes after the last
+
+    def executed(self) -> Executed | None:
+        """Return what is executed; None where only events can tell."""
+        count, first, begun = len(self._joined) - 2, 0, 0.0
+        lonely = self._lonely_of_one if self._lanes.idle == 1 else self._lonely
+        while True:
+            first, begun = lonely(first, begun)
+            if first == count:
+                return self._lanes.found
+            formed = self._formed(first, begun)
+            if formed is None:
+                return None
+            last, begun = formed
+            self._lanes.execute(begun, last - first)
+            first = last
+
+    def _formed(self, first: int, begun: float) -> tuple[int, float] | None:
+        """Return where the payload after the next one begins, and when the next one's execution does; None where only
+        events can tell. `first` is its first request, `begun` when the payload before began.
+        """
+        raise NotImplementedError
+
+    def _lonely_of_one(self, first: int, begun: float) -> tuple[int, float]:
+        """Execute what nobody else comes beside, on one instance; return the first that is not, and the last begin."""
+        joined, delay, lanes, before = self._joined, self._delay, self._lanes, first
+        start, seconds, gap, found = lanes.start, lanes.seconds, lanes.gap, lanes.found
+        begin, end, freed = found.begun.append, found.ended.append, lanes.taking[0][0] if lanes.taking else -inf
+        while True:
+            oldest = joined[first]
+            closes = oldest + delay
+            taken = closes + start if freed <= oldest else freed
+            if begun > oldest or oldest < freed <= closes or taken >= joined[first + 1]:
+                break
+            ended = taken + seconds(1)
+            begin(taken)
+            end(ended)
+            begun, freed, first = taken, ended + gap, first + 1
+        if first > before:
+            lanes.idle, lanes.taking[:] = 0, [(freed, _FREED)]
+            found.sizes += [1] * (first - before)
+        return first, begun
+
+    def _lonely(self, first: int, begun: float) -> tuple[int, float]:
+        """Do as `_lonely_of_one`, on several instances."""
+        joined, lanes, taking = self._joined, self._lanes, self._lanes.taking
+        while True:
+            oldest = joined[first]
+            while taking and taking[0][0] <= oldest < inf:
+                heappop(taking)
+                lanes.idle += 1
+            freed, closes = taking[0][0] if taking else inf, oldest + self._delay
+            taken = closes + lanes.start if lanes.idle else freed
+            if begun > oldest or freed <= closes or taken > freed or taken >= joined[first + 1]:
+                return first, begun
+            if lanes.idle:
+                lanes.idle -= 1
+            else:
+                heappop(taking)
+            lanes.execute(taken, 1)
+            begun, first = taken, first + 1
+
+
+class _Bulks(_Payloads):
+    """Payloads without a window, which grow until an instance takes them."""
+
+    __slots__ = ()
+
+    def _formed(self, first: int, begun: float) -> tuple[int, float]:
+        joined = self._joined
+        begun, how = self._lanes.take(joined[first])
         last = first + 1
         if how != _AT_ONCE:
-            limit = min(first + most, count)
+            limit = first + self._most
             while last < limit and joined[last] <= begun:
                 last += 1
-        execute(begun, last - first)
-        first = last
-    return lanes.found
+        return last, begun
 
 
-class _Windows:
+class _Windows(_Payloads):
     """Payloads with a window, as long as no more wait beside one that is formed than make the next one."""
 
-    __slots__ = ("_delay", "_joined", "_lanes", "_most", "_overtakes", "_races")
+    __slots__ = ("_overtakes", "_races")
 
     def __init__(
         self, batcher: DynamicBatcher, most: int, joined: Sequence[float], lanes: _Lanes, races: Callable[[], float]
     ) -> None:
-        self._delay, self._overtakes, self._most = batcher.delay_seconds, batcher.overtakes, most
-        self._joined, self._lanes, self._races = [*joined, inf], lanes, races  # nobody comes after the last
+        super().__init__(batcher, most, joined, lanes)
+        self._overtakes, self._races = batcher.overtakes, races
 
-    def executed(self) -> Executed | None:
-        """Return what is executed; None where more wait beside a payload than make the next one."""
-        joined, lanes, delay, begun, first = self._joined, self._lanes, self._delay, 0.0, 0
-        taking, start, seconds, gap, found = lanes.taking, lanes.start, lanes.seconds, lanes.gap, lanes.found
-        begin, end, form = found.begun.append, found.ended.append, found.sizes.append
-        while first < len(joined) - 1:
-            oldest = joined[first]
-            while taking and taking[0][0] <= oldest:
-                heappop(taking)
-                lanes.idle += 1
-            freed = taking[0][0] if taking else inf
-            closes = oldest + delay
-            taken = closes + start if lanes.idle else freed
-            if begun <= oldest and closes < freed >= taken < joined[first + 1]:
-                # Nobody else comes before an instance takes it: most are so, and need no more.
-                ended = taken + seconds(1)
-                if lanes.idle:
-                    lanes.idle -= 1
-                    heappush(taking, (ended + gap, _FREED))
-                else:
-                    heapreplace(taking, (ended + gap, _FREED))
-                begin(taken)
-                end(ended)
-                form(1)
-                begun, first = taken, first + 1
-                continue
-            closed, last, wakes = self._closed(first, max(oldest, begun))
-            begun, how = lanes.take(closed)
-            if how != _AT_ONCE and joined[last] <= begun:
-                grown = self._grown(first, last, wakes, begun, how)
-                if grown is None or begun - closed >= LONGEST_SLEEP:
-                    return None
-                last = grown
-            lanes.execute(begun, last - first)
-            first = last
-        return found
+    def _formed(self, first: int, begun: float) -> tuple[int, float] | None:
+        joined = self._joined
+        closed, last, wakes = self._closed(first, max(joined[first], begun))
+        begun, how = self._lanes.take(closed)
+        if how != _AT_ONCE and joined[last] <= begun:
+            grown = self._grown(first, last, wakes, begun, how)
+            if grown is None or begun - closed >= LONGEST_SLEEP:
+                return None
+            last = grown
+        return last, begun
 
     def _closed(self, first: int, looks: float) -> tuple[float, int, int]:
         """Return when the payload that begins with a request is handed over, if it is looked at then; where the next
         begins; and how many that wait for that wake the thread before an instance takes this one.
         """
         joined, most = self._joined, self._most
-        oldest, limit = joined[first], min(first + most, len(joined) - 1)
+        oldest, limit = joined[first], min(first + most, len(joined) - 2)
         closes, closed, wakes = oldest + self._delay, looks, 0
         if looks - oldest < self._delay - ROUNDING and closes - looks >= TICK:
             closed, wakes = closes, most
