@@ -310,12 +310,13 @@ def _execute(model: Model, joining: _Joining, log: ModelLog, clock: EventQueue, 
 
 def _note(found: Executed, joining: _Joining, items: Sequence[int], log: ModelLog, gap: float) -> None:
     log.gap = gap
-    log.passed(joining.times, found.begun, found.ended)
+    worked = log.passed(joining.times, found.begun, found.ended)
     if len(found.sizes) in (0, len(found.begun)):
-        log.ran(found.begun, found.ended, items)
+        log.ran(found.begun, found.ended, items, worked)
         return
     firsts = list(accumulate(found.sizes, initial=0))[:-1]
-    log.ran([found.begun[at] for at in firsts], [found.ended[at] for at in firsts], found.sizes)
+    begun, ended = ([column[at] for at in firsts] for column in (found.begun, found.ended))
+    log.ran(begun, ended, found.sizes, log.worked(begun, ended))
 
 
 def _execute_by_events(model: Model, joining: _Joining, log: ModelLog, clock: EventQueue, seed: int) -> None:

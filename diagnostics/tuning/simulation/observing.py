@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from diagnostics.tuning.simulation.clock import EventQueue
 
@@ -203,8 +203,7 @@ class ModelLog:
 
     def outcome(self) -> ModelOutcome:
         joined, begun, ended, items = self.passages
-        self.passed(joined, begun, ended)
-        self.ran(begun, ended, items)
+        self.ran(begun, ended, items, self.passed(joined, begun, ended))
         return ModelOutcome(
             waits=self.waits,
             service=self.service,
@@ -216,30 +215,57 @@ class ModelLog:
             refused=self.refused,
         )
 
-    def passed(self, joined: Sequence[float], begun: Sequence[float], ended: Sequence[float]) -> None:
-        """Note when requests joined, and their executions began and ended; the first two are ascending."""
+    def passed(self, joined: Sequence[float], begun: Sequence[float], ended: Sequence[float]) -> float:
+        """Note when requests joined, and their executions began and ended; the first two are ascending.
+
+        Returns:
+            The seconds of all executions that began in the observed time, once for each of their requests.
+
+        """
         begin, end = self._begin, self._end
         first, last = bisect_left(begun, begin), bisect_left(begun, end)
-        waits = list(map(sub, begun[first:last], joined[first:last]))
+        waits = list(map(sub, _part(begun, first, last), _part(joined, first, last)))
+        service = list(map(sub, _part(ended, first, last), _part(begun, first, last)))
         self.waits += waits
-        self.service += map(sub, ended[first:last], begun[first:last])
+        self.service += service
         earlier = bisect_left(joined, begin)
         self.arrived += len(joined) - earlier
         # All of what is between the edges, less what lies before them and with what reaches in from outside.
         before = sum(begin - one for one in joined[first : min(earlier, last)])
         after = sum(end - max(one, begin) for one in joined[last:])
         self.waiting.add(sum(waits) - before + after)
+        worked: float = sum(service)
+        return worked
 
-    def ran(self, begun: Sequence[float], ended: Sequence[float], items: Sequence[int]) -> None:
-        """Note executions, of which each holds an instance until `gap` after its end, in the order of their begin."""
+    def worked(self, begun: Sequence[float], ended: Sequence[float]) -> float:
+        """Return the seconds of those executions that began in the observed time, in the order of their begin."""
+        first, last = bisect_left(begun, self._begin), bisect_left(begun, self._end)
+        worked: float = sum(map(sub, ended[first:last], begun[first:last]))
+        return worked
+
+    def ran(self, begun: Sequence[float], ended: Sequence[float], items: Sequence[int], worked: float) -> None:
+        """Note executions, of which each holds an instance until `gap` after its end, in the order of their begin.
+
+        `worked` is the seconds of those that began in the observed time.
+        """
         begin, end, gap = self._begin, self._end, self.gap
         first, last = bisect_left(begun, begin), bisect_left(begun, end)
         self.executions += last - first
-        self.items += sum(items[first:last])
-        seen = ended[first:last]
-        over = sum([one + gap - end for one in seen if one + gap > end])
+        self.items += sum(_part(items, first, last))
+        seen = _part(ended, first, last)
+        over = 0.0
+        if last > first and max(seen) + gap > end:
+            over = sum([one + gap - end for one in seen if one + gap > end])
         into = sum([min(one + gap, end) - begin for one in ended[:first] if one + gap > begin])
-        self.running.add(sum(map(sub, seen, begun[first:last])) + len(seen) * gap - over + into)
+        self.running.add(worked + (last - first) * gap - over + into)
+
+
+_T = TypeVar("_T")
+
+
+def _part(values: Sequence[_T], first: int, last: int) -> Sequence[_T]:
+    """Return a part of a column, without a copy where it is all."""
+    return values if last - first == len(values) else values[first:last]
 
 
 class Gone:
