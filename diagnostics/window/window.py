@@ -432,7 +432,7 @@ def _behind_fronts(servers: Mapping[str, ServerWindow]) -> dict[str, ServerWindo
         for one in behind:
             one.front = front
         seen = {key for one in behind for key in one.tables[METRICS]}
-        failed = any(step.values[Counter.FAILURE] for one in front.tables[METRICS].values() for step in one.steps)
+        failed = any(step.values.get(Counter.FAILURE) for one in front.tables[METRICS].values() for step in one.steps)
         if behind and models <= seen and not failed:
             del found[name]
     return found

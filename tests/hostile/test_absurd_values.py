@@ -167,3 +167,10 @@ def test_a_recording_of_a_time_that_no_calendar_has_has_none(at: object, tmp_pat
 def test_a_time_is_shown_by_some_calendar(at: float, text: str):
     assert time_text(at) == text
     assert time_text(math.nan) == "1970-01-01T00:00:00Z"
+
+
+def test_a_front_end_that_shows_no_failures_is_no_crash():
+    text = (Path(__file__).parents[1] / "collect/pages/dynamo_frontend_kv.txt").read_text()
+    page = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("dynamo_frontend_requests_total"))
+    scrapes = [Scrape(server="s", kind=BodyKind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
+    assert json.dumps(report(explanation_of(scrapes)), allow_nan=False)
