@@ -13,6 +13,8 @@ caches. Without `model_warmup` that covers the served batch sizes and shapes, us
 - A version that stays slow: its steady time is high (`version-regression`).
 - Too few instances: utilization drops once the version is warm (`single-instance-serialization`).
 - A warm-up: its samples count as executions, but no request waits for them.
+- Executions that are as slow again and again, as after each pause: a warm-up does not help them. Each instance has one
+  first execution of a batch size.
 - Slow executions that are not the first of their batch size. The width of inputs is in no counter: a new width is not
   seen.
 
@@ -33,6 +35,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import (
+    COLD_AGAIN,
     COLD_COMPUTE_SECONDS,
     COLD_EXECUTION_SECONDS,
     COLD_MET,
@@ -59,10 +62,16 @@ SLOW = Limit(
     unit=Unit.COUNT,
     because="batch size and load move an execution by less than three times within one read; initialisation by tens",
 )
+AGAIN = Limit(
+    value=2.0,
+    unit=Unit.COUNT,
+    because="each instance has one first execution of a batch size after a load; twice as many are no first ones, also "
+    "where the first read held a part of one",
+)
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"cold_slowdown": SLOW, "new_size_slowdown": SLOW},
+    limits={"cold_slowdown": SLOW, "new_size_slowdown": SLOW, "cold_again": AGAIN},
     reach=frozenset({Phase.QUEUE, Phase.COMPUTE}),
 )
 
@@ -73,6 +82,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return each
     if not ledger.at_least(COLD_SLOWDOWN, subject, SLOW):
         return Quiet(because="no first execution in the window was slow")
+    if ledger.ruled_out(COLD_AGAIN, subject, AGAIN, above=True):
+        return Quiet(because="executions are as slow again long after the first ones")
     if not ledger.need(COLD_MET, subject):
         return Quiet(because="no request waited for the slow executions: a warm-up's samples are counted too")
     compute, queue = ledger.read(COLD_COMPUTE_SECONDS, subject), ledger.read(COLD_QUEUE_SECONDS, subject)
@@ -149,6 +160,7 @@ def _suggestion(ledger: Ledger, subject: Subject) -> Suggestion:
 
 _COLD = {
     COLD_SLOWDOWN: 260,
+    COLD_AGAIN: 0,
     COLD_MET: 1,
     COLD_EXECUTION_SECONDS: 1.87,
     STEADY_EXECUTION_SECONDS: 0.0071,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from diagnostics.signals.counting import disorder
+from diagnostics.signals.settings import CONFIG_FIX, INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
+from diagnostics.window.lifecycle import Happened
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 # A stretch is cold while executions take more than twice the steady time: mixed with warm ones in the same read, a
@@ -17,16 +19,21 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, M
 COLD_FACTOR = 2.0
 # Among so many steps one that is less than twice as slow as the others moves their mean by less than a fifth.
 _MANY_STEPS = 6
+_LOADS = (Happened.LOADED, Happened.RELOADED)
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The steps since the first execution of a version, and how many of them were cold."""
+    """The steps since the first execution of a version, and how many of them were cold.
+
+    `again` is what executions lost that were slow once it was warm, in units of what its first ones lost.
+    """
 
     steps: Sequence[CounterStep]
     cold: int
     steady_execution: float
     slowdown: float
+    again: float
     source: str
 
 
@@ -74,7 +81,12 @@ def _measured(steps: Sequence[CounterStep], source: str) -> _Start | Missing:
     steady = _low_quartile([execution_seconds(step) for step in steps])
     slowness = _slowness(steps, steady)
     cold = next((i for i, times in enumerate(slowness) if times <= COLD_FACTOR), len(steps))
-    return _Start(steps, cold, steady, slowness[0], source)
+    lost = [
+        max(execution_seconds(step) - steady, 0.0) * step.values[Counter.EXECUTIONS] if times > COLD_FACTOR else 0.0
+        for step, times in zip(steps, slowness, strict=True)
+    ]
+    again = sum(lost[cold:]) / lost[0] if lost[0] > 0 else 0.0
+    return _Start(steps, cold, steady, slowness[0], again, source)
 
 
 def _slowness(steps: Sequence[CounterStep], steady: float) -> list[float]:
@@ -210,6 +222,28 @@ def _slower_callers(view: ModelView, start: _Start) -> float | None:
     return found
 
 
+# --- whether executions are as slow again, which no first one is
+
+
+def _again(view: ModelView) -> Reading:
+    """Return how often executions were as slow again as the first, for each that may be the first of something.
+
+    Each instance has one first execution of each batch size after each load. The first read may hold several of them,
+    so that this is rather too small.
+    """
+    start = _start(view)
+    if not isinstance(start, _Start) or start.again < 1:
+        return Reading.of(0.0, Unit.COUNT, STATISTICS)
+    instances = INSTANCES.read(view)
+    if instances.value is None:
+        return instances
+    sizes = len({size for step in start.steps for size in step.batches}) or 1
+    since = start.steps[0].start
+    loads = sum(change.kind in _LOADS and change.at > since for change in view.changes())
+    firsts = max(instances.value, 1.0) * sizes * (1 + loads)
+    return Reading.of(start.again / firsts, Unit.COUNT, start.source, estimated=True)
+
+
 def _signal(name: str, unit: Unit, doc: str, compute: Callable[[_Start], float]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(_from_start(unit, compute),))
 
@@ -250,4 +284,13 @@ COLD_MET = Signal(
     scope=Scope.MODEL,
     doc="1 when requests met the slow first executions; 0 when only a warm-up's samples, which count too, can have.",
     readers=(_met,),
+)
+COLD_AGAIN = Signal(
+    name="cold_again",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="How often executions were as slow as the first ones once the version was warm, per instance, batch size and "
+    "load: at most 1 for first executions; 0 when it stayed warm.",
+    readers=(_again,),
+    fix=CONFIG_FIX,
 )

@@ -132,6 +132,7 @@ client-or-transport-bound handled_at_once handling_seconds 0.0093 fires 0.0107 q
 client-or-transport-bound frontend_busy frontend_busy 0.465 fires 0.535 quiet
 client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds preserve_ordering=0
 cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
+cold-start cold_again cold_again 1.86 fires 2.14 quiet
 cold-start new_size_slowdown new_size_slowdown 2.79 quiet 3.21 fires cold_slowdown=0 new_size_compute_seconds=0.1 \
  new_size_queue_seconds=0.01 new_size_seconds=2 new_sizes=4 largest_new_size=8
 engine-token-budget engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires

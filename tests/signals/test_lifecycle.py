@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals.lifecycle import (
+    COLD_AGAIN,
     COLD_COMPUTE_SECONDS,
     COLD_EXECUTION_SECONDS,
     COLD_QUEUE_SECONDS,
@@ -14,8 +16,10 @@ from diagnostics.signals.lifecycle import (
     STEADY_EXECUTION_SECONDS,
 )
 from diagnostics.signals.signal import Missing, Reading, Signal
+from diagnostics.window.window import Window
 from diagnostics.wire.records import BodyKind
-from tests.builders import Alter, Counts, Stage, SyntheticTriton, model_config, view_of
+from tests.builders import Alter, Counts, Stage, SyntheticTriton, explained, model_config, view_of
+from tests.builders_traffic import Did, reported
 
 STAGE = Stage("m", rate=10, execution=0.02, version="2", config=model_config("m"))
 COLD_STEPS = 2
@@ -116,3 +120,34 @@ def test_a_slow_first_execution_is_seen_among_quick_larger_ones_of_its_backlog()
         return dict.fromkeys(rows, row)
 
     assert (read(COLD_SLOWDOWN, alter).value or 0.0) > 8
+
+
+SPARSE = Did(requests=3, seconds=0.02, infer=0.02)
+AFTER_PAUSE = Did(requests=2, seconds=0.5, infer=0.5)
+LOADED_AND_ASKED = [Did(), AFTER_PAUSE]
+
+
+def asked_rarely(*later: Did, instances: int = 1) -> Window:
+    """Return the window of a model that was loaded in it, and whose first executions were slow."""
+    story = {("m", "1"): [*LOADED_AND_ASKED, *later]}
+    configs = {"m": model_config("m", groups=[{"kind": "KIND_CPU", "count": instances}])}
+    return reported(story, configs=configs)
+
+
+def test_executions_that_are_slow_after_each_pause_are_no_cold_start() -> None:
+    """Long after the load, each request after a pause pays again, as for a connection that was closed."""
+    window = asked_rarely(*[SPARSE, SPARSE, Did(), AFTER_PAUSE] * 3)
+    explanation = explained(window)
+
+    assert COLD_AGAIN.read(view_of(window, "m")).value == pytest.approx(3)
+    assert explanation.verdict is not Verdict.HEALTHY
+    assert not [one for one in explanation.findings if one.check == "cold-start"]
+
+
+def test_first_executions_of_other_instances_and_after_other_loads_are_first_ones() -> None:
+    later = [*[SPARSE] * 6, AFTER_PAUSE, *[SPARSE] * 6, AFTER_PAUSE, *[SPARSE] * 6]
+    window = asked_rarely(*later, instances=2)
+
+    assert COLD_AGAIN.read(view_of(window, "m")).value == pytest.approx(1)
+    assert [one for one in explained(window).findings if one.check == "cold-start"]
+    assert COLD_AGAIN.read(view_of(asked_rarely(*[SPARSE] * 12), "m")).value == 0
