@@ -1,12 +1,14 @@
 """A model answers requests with errors.
 
 ## Looks for
-A model reports failures of its own. Or one stage completed requests that the next stage never received, while the
+A model reports failures of its own. Or clients get HTTP 400 or 404 from a model that is there, and no counter shows
+it. Or one stage completed requests that the next stage never received, while the
 ensemble reports failures.
 
 ## Means
 The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as
-a success. Only the flow between stages and the ensemble's own failures show it.
+a success. Only the flow between stages and the ensemble's own failures show it. The server refuses a
+request with more rows than `max_batch_size`, another shape or a version that is gone before it counts it.
 
 ## Rules out
 - Requests that a limited queue refuses, or that outlive its timeout (`queue-rejections`): they never execute. If the
@@ -35,7 +37,8 @@ from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, 
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.gone_processes import GONE_PROCESSES
-from diagnostics.signals.settings import QUEUE_LIMIT
+from diagnostics.signals.outages import NOT_TAKEN
+from diagnostics.signals.settings import MAX_BATCH_SIZE, QUEUE_LIMIT
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUESTS
 from diagnostics.units import Unit
@@ -55,6 +58,44 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
+    return _not_taken(ledger, subject) or _counted(ledger, subject)
+
+
+def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
+    """Return the finding that the server does not take what clients send; None where it is not seen, or is counted.
+
+    Clients do not record which of several versions answered: the newest one stands for all.
+    """
+    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
+    refused = ledger.evidence.read(NOT_TAKEN, Subject(server=subject.server, model=subject.model))
+    counted = ledger.evidence.read(FAILED_REQUESTS, subject).value or 0.0
+    if not refused.value or not refused.events or subject not in versions[-1:] or counted >= ENOUGH_FAILURES.value:
+        return None
+    either, share = ledger.as_alternative(), refused.value / refused.events
+    part = Reading.of(share, Unit.RATIO, refused.source, events=refused.events)
+    if not either.compare("failed_requests", refused, ENOUGH_FAILURES):
+        return None
+    if not either.compare("failed_share", part, FAILED_PART):
+        return None
+    return Fires(
+        summary=f"clients get HTTP errors for {Unit.RATIO.show(share)} of their requests to {subject.model} "
+        f"({Unit.COUNT.show(refused.value)} in the window), and no counter shows them: the server does not take them",
+        failed_share=share,
+        suggestion=Suggestion(text=_as_taken(ledger, subject), remedy=Remedy.MITIGATE),
+    )
+
+
+def _as_taken(ledger: Ledger, subject: Subject) -> str:
+    most = ledger.read(MAX_BATCH_SIZE, subject).value
+    rows = f"at most {most:.0f} rows a request" if most else "rows"
+    return (
+        f"read the error text that clients of {subject.model} get, and compare their requests with its configuration: "
+        f"{rows}, names, types and shapes of the inputs, and the version asked for"
+    )
+
+
+def _counted(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    """Decide by what the server counts."""
     own = _own_failures(ledger, subject)
     if own.value is not None and own.value >= ENOUGH_FAILURES.value:
         ledger.need(

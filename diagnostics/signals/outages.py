@@ -34,6 +34,9 @@ ENDING_SECONDS = 10.0
 # A client's record that holds this share of what the server counted at other times is of its clients as a whole. As
 # many of those that came while nobody read it, and wait in it afterwards, show that it took in what came.
 MOST_CLIENTS = 0.5
+# What a server answers to a request that it cannot take as it is: its rows, shapes, types, names or version. Errors of
+# authorization, rate and time (401, 403, 408, 429) are rather those of what is between clients and server.
+_NOT_TAKEN = frozenset({400, 404, 413, 415, 422})
 _SLACK = 1e-6
 # A stretch of which so little may lie in an outage is as good as outside.
 _EDGE = 0.1
@@ -475,6 +478,19 @@ def _client_failures(view: ModelView) -> Reading:
     return Reading.of(float(failed), Unit.COUNT, CLIENT, events=len(sent))
 
 
+def _not_taken(view: ModelView) -> Reading:
+    """Return how many requests a server that was there all the while answered with an error of the client's making.
+
+    With several servers nobody knows which answered.
+    """
+    sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at <= view.end]
+    if not sent or len(view.window.servers) > 1:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CLIENT)
+    away = any(one.model in ("", view.model) for one in all_outages(view))
+    refused = 0 if away else sum(request.code in _NOT_TAKEN for request in sent)
+    return Reading.of(float(refused), Unit.COUNT, CLIENT, events=len(sent))
+
+
 # --- signals
 
 
@@ -539,6 +555,13 @@ STILL_UNAVAILABLE = _signal(
 )
 CLIENT_FAILURES = _signal(
     "client_failures", Unit.COUNT, "Requests to the model that clients recorded as failed.", _client_failures
+)
+NOT_TAKEN = _signal(
+    "requests_not_taken",
+    Unit.COUNT,
+    "Requests that clients recorded as answered with HTTP 400, 404, 413, 415 or 422 while the model was there: the "
+    "server does not take them, and counts none of them.",
+    _not_taken,
 )
 AWAY_WITH_ANOTHER = _signal(
     "away_with_another",

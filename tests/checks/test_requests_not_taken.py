@@ -1,0 +1,79 @@
+"""Requests that a server does not take as they are: only clients see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import BodyKind, Scrape
+from tests.builders import START, explained, model_config
+from tests.builders_traffic import Did, Key, indexed, story_scrapes
+
+READS, SECONDS = 15, 2.0
+SERVED = Did(requests=10, seconds=0.02, infer=0.02)
+
+
+def record(codes: Sequence[int | None]) -> Scrape:
+    """Return a client's record of requests, evenly over the story, each with its status code."""
+    every = READS * SECONDS / len(codes)
+    rows = [
+        {"t": START + number * every, "model": "m", "ms": 20.0, "ok": code == 200, "code": code}
+        for number, code in enumerate(codes)
+    ]
+    body = "\n".join(map(json.dumps, rows)).encode()
+    return Scrape(server="", kind=BodyKind.CLIENT, at=START, mono=START, body=body)
+
+
+def seen(
+    codes: Sequence[int | None], *more: Scrape, keys: Sequence[Key] = (("m", "1"),), away: range = range(0)
+) -> Explanation:
+    story = [Did() if read in away else SERVED for read in range(READS)]
+    scrapes = story_scrapes(dict.fromkeys(keys, story), configs={"m": model_config("m", max_batch_size=8)})
+    return explained(window_of([*scrapes, record(codes), *more]))
+
+
+def failures(explanation: Explanation) -> list[str]:
+    return [f"{one.check} {one.summary}" for one in explanation.actionable]
+
+
+@pytest.mark.parametrize("code", [400, 404])
+def test_requests_that_the_server_does_not_take_are_failures(code: int) -> None:
+    explanation = seen([200, 200, code] * 75)
+
+    (found,) = explanation.actionable
+    assert (found.check, found.subject.model) == ("request-failures", "m")
+    assert found.impact.share_of_requests_failed == pytest.approx(1 / 3)
+    assert "no counter shows them" in found.summary
+    assert found.suggestion is not None
+    assert "at most 8 rows a request" in found.suggestion.text
+
+
+def test_one_finding_stands_for_all_versions() -> None:
+    assert len(failures(seen([200, 200, 400] * 150, keys=(("m", "1"), ("m", "2"))))) == 1
+
+
+@pytest.mark.parametrize("code", [None, 401, 429, 502])
+def test_errors_that_a_proxy_or_the_way_may_have_made_stay_open(code: int | None) -> None:
+    explanation = seen([200, 200, code] * 75)
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "failed, and no counter shows it" in explanation.reason
+
+
+def test_a_few_mistakes_of_a_client_are_no_finding() -> None:
+    assert not failures(seen([400] * 4 + [200] * 150))
+    assert not failures(seen([400] * 6 + [200] * 900))
+
+
+def test_requests_to_a_model_that_is_away_are_its_outage() -> None:
+    away = [indexed(at, ("m", "1", "UNAVAILABLE", "unloaded")) for at in (11.0, 13.0, 15.0, 17.0)]
+    index = [indexed(at, ("m", "1", "READY", "")) for at in (0.0, 5.0, 9.0, 19.0, 25.0, 30.0)]
+    codes = [400 if 75 <= number < 135 else 200 for number in range(225)]
+
+    assert not [
+        one for one in failures(seen(codes, *index, *away, away=range(5, 9))) if one.startswith("request-failures")
+    ]
