@@ -29,6 +29,8 @@ _PATIENCE = 120.0
 Deployment = Annotated[str, Field(description="A name that `state` lists.")]
 At = Annotated[float | None, Field(description="A moment of the past in Unix seconds; now where it is missing.")]
 Since = Annotated[float, Field(description="How many seconds before that moment to look.")]
+Settings = Annotated[Sequence[str], Field(description="MODEL.SETTING=VALUE, as in safety.instance_group.count=2.")]
+Rate = Annotated[str, Field(description="How much arrives: a multiple of now (2x), or requests per second (40/s).")]
 Lasting = Annotated[str, Field(description="open, closed or any.")]
 
 
@@ -41,7 +43,7 @@ class ServiceTools:
 
     def all(self) -> Sequence[Callable[..., Awaitable[str]]]:
         """Return the tools."""
-        return (self.state, self.explain, self.why_not, self.incidents, self.slo, self.runbook)
+        return (self.state, self.explain, self.why_not, self.whatif, self.incidents, self.slo, self.runbook)
 
     async def state(self) -> str:
         """Return what is wrong now, as JSON: servers, deployments with their findings, open incidents."""
@@ -56,6 +58,11 @@ class ServiceTools:
     async def why_not(self, deployment: Deployment, check: Check) -> str:
         """Show what one check saw, and what would have changed its mind."""
         return await self._read(f"/deployments/{quote(deployment, safe='')}/checks/{quote(check, safe='')}")
+
+    async def whatif(self, deployment: Deployment, settings: Settings = (), rate: Rate = "") -> str:
+        """Say what a change of settings or load would do to a deployment; nothing is changed."""
+        load = {"rate": rate} if rate else {}
+        return await self._read("/whatif", deployment=deployment, set=list(settings), output="markdown", **load)
 
     async def incidents(self, state: Lasting = "any", limit: int = 20) -> str:
         """Return incidents, the newest first, as JSON."""
@@ -72,7 +79,7 @@ class ServiceTools:
             raise ToolError(f"there is no check {check!r}; known: {', '.join(catalogue())}")
         return bounded(found.runbook)
 
-    async def _read(self, path: str, **query: str | float) -> str:
+    async def _read(self, path: str, **query: str | float | list[str]) -> str:
         answer = await self._client.get(f"{PREFIX}{path}", params=query)
         if answer.is_error:
             raise ToolError(bounded(answer.json()["detail"]))

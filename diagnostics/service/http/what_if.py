@@ -123,7 +123,8 @@ def what_if_router(context: WebContext) -> APIRouter:
         output: Annotated[ForecastOutput, Query(description="Form of the answer.")] = ForecastOutput.JSON,
     ) -> Response:
         """Forecast a change of settings or load from the newest window; nothing is changed. One is made at a time."""
-        if deployment not in context.service.deployments:
+        known = {**context.service.deployments, **context.service.board.read().evaluations}
+        if deployment not in known:
             raise HTTPException(404, f"there is no deployment {deployment!r}")
         request = ChangeRequest(settings=tuple(set or ()), rate=rate, clients=clients, entry=entry)
         try:

@@ -53,6 +53,17 @@ def test_a_runbook_is_that_of_the_check(opened: Door) -> None:
     assert "there is no check 'no-such-check'" in text
 
 
+def test_a_forecast_is_that_of_the_api(opened: Door) -> None:
+    failed, text = call(opened.url, "whatif", deployment=NAME, settings=["slow.instance_group.count=2"], rate="1.2x")
+    asked = f"deployment={NAME}&set=slow.instance_group.count%3D2&rate=1.2x&output=markdown"
+    answer = opened.ask(f"/api/v1/whatif?{asked}")
+    assert failed is (answer.status != 200)
+    assert text.endswith(answer.data.decode() if not failed else answer.json()["detail"])
+    failed, text = call(opened.url, "whatif", deployment=NAME, settings=["slo.instance_group.count=2"])
+    assert failed
+    assert "there is no model 'slo'; did you mean slow?" in text
+
+
 def test_what_the_api_refuses_is_an_error(opened: Door) -> None:
     failed, text = call(opened.url, "explain", deployment="nobody")
     assert failed
