@@ -120,3 +120,36 @@ def test_packed_streams_without_content(tmp_path: Path):
     for name, packed in (("a.tar.gz", gzip.compress(b"")), ("a.tar.xz", lzma.compress(b""))):
         (tmp_path / name).write_bytes(packed * 300)
         explained(tmp_path / name)
+
+
+def page_of(models: int, value: int) -> bytes:
+    return b"".join(b'nv_inference_count{model="m%d",version="1"} %d\n' % (model, value) for model in range(models))
+
+
+def log_of(lines: int) -> bytes:
+    return b"I0101 00:00:00.000000 1 m.cc:1] successfully loaded 'm' version 1\n" * lines
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("s/server.log", lambda _: log_of(900_000)),
+        ("s/later/{}/server.log", lambda _: log_of(100_000)),
+        ("s/metrics/{}.prom", lambda at: page_of(2_000, at)),
+    ],
+    ids=["one log", "logs", "pages"],
+)
+def test_members_that_pack_well_and_mean_much_work(tmp_path: Path, name: str, body: Callable[[int], bytes]):
+    """Up to 1 MB packed; some hundred MB unpacked."""
+    parts = [("capture.json", b'{"format":1,"name":"x","targets":[{"name":"s"}]}')]
+    count = 1 if "{}" not in name else 20
+    parts += [(name.format(10**12 + 1000 * at), body(at)) for at in range(count)]
+    members = (
+        header(name=part.encode(), size=b"%011o\0" % len(data)) + data + b"\0" * (-len(data) % 512)
+        for part, data in parts
+    )
+    path = tmp_path / "capture.tar.xz"
+    path.write_bytes(lzma.compress(b"".join(members) + bytes(1024), preset=1))
+    assert path.stat().st_size < 1_000_000
+    diag("explain", path).is_bounded()

@@ -30,7 +30,7 @@ WHERE = (
 @pytest.mark.parametrize("file", ["pipe", "/dev/zero"])
 def test_what_is_no_file_is_given_up(tmp_path: Path, arguments: Sequence[str], file: str):
     os.mkfifo(tmp_path / "pipe")
-    ended = diag(*arguments, tmp_path / file, patience=30).is_bounded()
+    ended = diag(*arguments, tmp_path / file).is_bounded()
     assert ended.code == 2
     assert ended.errors.startswith("diag: ")
 
@@ -50,6 +50,6 @@ def test_certificates_that_are_no_files_are_refused(tmp_path: Path, setting: str
     )
     settings = tmp_path / "diag.toml"
     settings.write_text(f'[web]\nconfig_file = "{tmp_path}/web.yml"\n')
-    ended = diag("serve", "--check-config", "--config.file", settings, patience=30).is_bounded()
+    ended = diag("serve", "--check-config", "--config.file", settings).is_bounded()
     assert ended.code == 2
     assert f"{tmp_path / file}: is " in ended.errors

@@ -18,6 +18,7 @@ from diagnostics.service.http.openapi import PEOPLE, PROBLEMS
 from diagnostics.service.listening import ip_of
 from diagnostics.service.notifications.silences import Silencer
 from diagnostics.store.journal import JournalAction, JournalEntry
+from diagnostics.wire.redact import scrub
 
 _LATEST = 253_402_300_799.0  # the last second of the year 9999
 _Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
@@ -29,8 +30,15 @@ _FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "c
 # direction of what follows.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 _LINE = rf"[^{_CONTROLS}]*"
-_Who = Annotated[str, Field(pattern=f"^{_LINE}$"), AfterValidator(str.strip)]
-_Line = Annotated[str, Field(pattern=rf"^{_LINE}[^\s{_CONTROLS}]{_LINE}$"), AfterValidator(str.strip)]
+
+
+def _kept(text: str) -> str:
+    """Return a text as it is kept: without blanks around it, and without secrets in it."""
+    return scrub(text.strip())
+
+
+_Who = Annotated[str, Field(pattern=f"^{_LINE}$"), AfterValidator(_kept)]
+_Line = Annotated[str, Field(pattern=rf"^{_LINE}[^\s{_CONTROLS}]{_LINE}$"), AfterValidator(_kept)]
 
 
 class _Request(BaseModel):

@@ -98,6 +98,19 @@ def test_what_people_write_is_one_line_of_printable_text(field: str, text: str) 
         assert made.json("/api/v1/audit") == []
 
 
+def test_a_secret_that_a_pipeline_writes_is_kept_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    text = "rolled out from https://ci:k9CaNaRy0123456789@registry/x with --api-key k9CaNaRy0123456789"
+    with door({"history.directory": str(tmp_path)}) as made:
+        assert "REDACTED" in post(made, "/events", {"text": text, "who": "ci", "kind": "deploy"})[1]["text"]
+        assert post(made, "/maintenance", {"why": text, "who": "ci", "end": 9e9})[0] == 200
+        shown = "".join(
+            made.ask(path).data.decode() for path in ("/api/v1/audit", "/api/v1/events", "/api/v1/maintenance", "/")
+        )
+    assert "k9CaNaRy" not in shown + caplog.text + "".join(str(vars(one)) for one in caplog.records)
+    assert not [one for one in tmp_path.rglob("*") if one.is_file() and b"k9CaNaRy" in one.read_bytes()]
+
+
 def test_a_page_of_a_stranger_cannot_write() -> None:
     with door() as made:
         event = {"text": "x", "who": "carol"}
