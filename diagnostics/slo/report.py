@@ -58,6 +58,8 @@ def _some(there: Sequence[str]) -> str:
 
 # A window is spoken of once so much of it was seen.
 _LEAST_SEEN = 0.5
+# The newest round may be old by a tenth of the shortest window: 30 s of five minutes.
+_MOSTLY_SEEN = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,11 @@ class Burn:
     low: float | None
     high: float | None
     seen: float
+
+    @property
+    def partly(self) -> bool:
+        """Whether much of the window was not measured; what is newer than the last round does not count."""
+        return self.seen < _MOSTLY_SEEN * self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

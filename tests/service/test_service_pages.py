@@ -399,9 +399,20 @@ def test_objectives_show_their_budgets_and_lead_to_what_took_them() -> None:
     assert "budget spent" in first
     assert 'href="/runbooks/single-instance-serialization"' in first
     assert f'href="/incidents/{incident.id}"' in first
-    assert re.search(r"<dt>burn rate over 5 min</dt><dd>\d", first)
+    assert re.search(r"<dt>burn rate over 5 min[^<]*</dt><dd>\d", first)
     assert "<meter" in second
     assert "What took the budget" not in second
+
+
+def test_a_budget_of_a_period_that_was_not_measured_whole_is_called_extrapolated() -> None:
+    quick = Slo(name="chat-quick", objective=0.9, sli=Triton(promise=Promise.LATENCY, seconds=0.2, model="chat"))
+    with Serving((NAME,), slos=(quick,)) as made:
+        made.keeper._reached[NAME]["triton-0"] = time.time() - 40.0
+        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        page = text_of(made, "/slos")
+    assert ", extrapolated</dt>" in page
+    assert re.search(r"<dt>burn rate over 5 min, of which [\d.]+ s were measured</dt>", page)
+    assert "the budget is extrapolated from " in page
 
 
 def test_without_objectives_the_page_says_where_to_name_some(service: Serving) -> None:

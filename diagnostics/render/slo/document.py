@@ -41,7 +41,7 @@ def events(report: SloReport) -> str:
     tally = report.tally
     if tally.total <= 0:
         return f"no events: {report.silence}"
-    over = "" if _whole(report) else f"measured in {span(report.seen)}: "
+    over = "" if is_measured(report) else f"measured in {span(report.seen)}: "
     total = f"{over}{tally.total:,.0f} events"
     source = f" (from {tally.source})" if tally.source else ""
     if tally.counted:
@@ -59,13 +59,13 @@ def budget(report: SloReport) -> str:
     spent = Unit.RATIO.show(1.0 - report.left) + _bounds(report)
     allowed = f"{report.allowed:,.0f}" if report.allowed >= 10 else f"{report.allowed:.2g}"
     text = f"{spent} of the budget of {allowed} bad events in {span(report.period)} is spent"
-    if _whole(report):
+    if is_measured(report):
         return text
     # Without a bad event more, the spent share falls as the traffic that the budget is reckoned from grows.
     return f"{text}; the budget is extrapolated from {span(report.seen)} of traffic and moves with it"
 
 
-def _whole(report: SloReport) -> bool:
+def is_measured(report: SloReport) -> bool:
     """Return whether all of the period was measured, so that nothing of its budget is extrapolated."""
     return report.seen >= 0.99 * report.period
 
@@ -96,7 +96,7 @@ def burn(one: Burn) -> str:
     """Return how fast one window burns."""
     if one.rate is None:
         return f"no events in {span(one.seconds)}"
-    partly = "" if one.seen >= 0.99 * one.seconds else f", of which {span(one.seen)} were measured"
+    partly = f", of which {span(one.seen)} were measured" if one.partly else ""
     return f"{one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)}) over {span(one.seconds)}{partly}"
 
 
