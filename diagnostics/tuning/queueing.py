@@ -130,7 +130,8 @@ def capacity(load: StageLoad) -> float:
 
 def on_device(load: StageLoad, demand: float) -> StageLoad:
     """Return the load at one device demand per item, its service stretched by the other instances' use."""
-    noted = replace(load, device_seconds=(demand, demand))
+    only = (demand, demand)
+    noted = load if load.device_seconds == only else replace(load, device_seconds=only)
     if demand <= 0:
         return noted
     execution = demand * load.service.pivot

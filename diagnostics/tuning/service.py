@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 
 from diagnostics.errors import UsageError
@@ -68,16 +68,25 @@ class ServiceTime:
     def with_slope(self, per_item: float) -> ServiceTime:
         """Return the service time of another slope through the best known point."""
         base = max(self.time(self.pivot) - per_item * self.pivot, 0.0)
-        return replace(self, base=base, per_item=per_item, per_item_low=per_item, per_item_high=per_item)
+        return self._of(base, per_item, per_item, per_item)
 
     def scaled(self, factor: float) -> ServiceTime:
         """Return the service time of executions that take `factor` times as long."""
-        return replace(
-            self,
-            base=self.base * factor,
-            per_item=self.per_item * factor,
-            per_item_low=self.per_item_low * factor,
-            per_item_high=self.per_item_high * factor,
+        slopes = (self.per_item * factor, self.per_item_low * factor, self.per_item_high * factor)
+        return self._of(self.base * factor, *slopes)
+
+    def _of(self, base: float, per_item: float, low: float, high: float) -> ServiceTime:
+        """Return another time and slope of the same fit; `replace` takes five times as long."""
+        return ServiceTime(
+            base=base,
+            per_item=per_item,
+            per_item_low=low,
+            per_item_high=high,
+            pivot=self.pivot,
+            sizes_seen=self.sizes_seen,
+            executions=self.executions,
+            dispatch_gap=self.dispatch_gap,
+            estimated=self.estimated,
         )
 
     @property

@@ -10,6 +10,8 @@ from itertools import islice
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from diagnostics.errors import MalformedBody
 from diagnostics.window.counters import CounterPoint
 from diagnostics.window.logs import LogEvent, options_of, parse_log
@@ -26,7 +28,7 @@ from diagnostics.wire.engine import EngineSample, samples_of_iterations
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample, parse_dcgm, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
-from diagnostics.wire.json_body import json_value, number
+from diagnostics.wire.json_body import LARGEST_NUMBER, json_value, number
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, read_index, read_statistics
@@ -73,7 +75,31 @@ def _requests(body: bytes) -> Iterator[ClientRequest]:
             yield request
 
 
+class _ClientLine(msgspec.Struct):
+    """A line as clients write it; all others are read with care."""
+
+    t: float
+    ms: float
+    model: str
+    ok: bool = True
+    code: int | None = None
+
+
+_CLIENT_LINE = msgspec.json.Decoder(_ClientLine)
+
+
 def _request(line: bytes) -> ClientRequest | None:
+    try:
+        usual = _CLIENT_LINE.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _unusual_request(line)
+    if not abs(usual.t) <= LARGEST_NUMBER >= abs(usual.ms):
+        return None
+    seconds = max(usual.ms, 0.0) * _MILLISECOND
+    return ClientRequest(at=usual.t, model=usual.model, seconds=seconds, ok=usual.ok, code=usual.code)
+
+
+def _unusual_request(line: bytes) -> ClientRequest | None:
     try:
         value = json_value(line)
     except ValueError:

@@ -89,7 +89,7 @@ def json_value(text: bytes | str, *, whole: bool = True) -> object:
         body = text.encode("utf-8", "surrogatepass")
     refuse_many(body)
     try:
-        value = json.loads(text, parse_int=_integer)
+        value = _DECODER.decode(text)
         return _whole_characters(value, body) if whole else value
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
@@ -107,6 +107,9 @@ def in_utf8(body: bytes) -> bytes:
 def _integer(text: str) -> int | float:
     """Return a number; one longer than Python reads is as far from any real one as infinity, and one entry's alone."""
     return int(text) if len(text) <= _LONGEST_INTEGER else math.inf
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
 
 
 def _whole_characters(value: object, body: bytes) -> object:

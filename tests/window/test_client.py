@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diagnostics.window import parsed
 from diagnostics.window.parsed import parse_client
 from diagnostics.window.window import window_of
 from tests.builders_traffic import Did, sent, story_scrapes
@@ -46,3 +48,26 @@ def test_odd_values_never_become_a_request_that_is_not_finite(rows: list[dict[st
     found = parse_client("\n".join(map(json.dumps, rows)).encode())
 
     assert all(abs(r.at) < float("inf") and 0 <= r.seconds < float("inf") for r in found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"t": 1, "ms": 2, "model": "m"}',
+        b'{"t": 1.5, "ms": -2, "model": "m", "ok": false, "code": 503, "more": [1, {}]}',
+        b'{"t": 1, "t": 2, "ms": 2, "model": "m", "code": null}',
+        b'{"t": "1.5", "ms": "2", "model": "m", "ok": null, "code": "200"}',
+        b'{"t": 1, "ms": 2, "model": "\\ud800", "code": true}',
+        b'{"t": 1, "ms": 2, "model": "\xff"}',
+        b'{"t": 1e31, "ms": 2, "model": "m"}',
+        b'{"t": 1, "ms": 1e400, "model": "m"}',
+        b'{"t": 1, "ms": NaN, "model": "m"}',
+        b'{"t": 1, "ms": 2, "model": 3}',
+        b'{"t": 1, "ms": 2}',
+        b'{"t": 1, "ms": 2, "mod',
+        b"[1]",
+        b"",
+    ],
+)
+def test_a_usual_line_is_read_as_any_other_is(line: bytes) -> None:
+    assert parsed._request(line) == parsed._unusual_request(line)
