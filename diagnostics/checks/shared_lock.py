@@ -13,19 +13,25 @@ from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
 from diagnostics.checks.gates import callees_are_distinguished, host_is_full, waits_for_callees
 from diagnostics.checks.instances import queue_of
 from diagnostics.evidence.capacity import SIDE_BY_SIDE, STRETCHED, stage_load
-from diagnostics.evidence.ledger import Ledger
-from diagnostics.signals.device import ON_GPU
+from diagnostics.evidence.ledger import Ledger, Undecided
+from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Reading, Subject
+from diagnostics.signals.signal import Missing, Reading, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit
 
 
 def takes_turns(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether instances wait for something of each other's that is neither a device, a processor nor a model."""
+    """Return whether instances wait for something of each other's that is neither a device, a processor nor a model.
+
+    Raises:
+        Undecided: they do, and nothing was read of the processors: these may be what they share.
+
+    """
     stretch = ledger.evidence.read(OVERLAP_STRETCH, subject)
     if stretch.low is None or stretch.low < STRETCHED.value or ledger.evidence.read(ON_GPU, subject).value != 0:
         return False
@@ -33,6 +39,9 @@ def takes_turns(ledger: Ledger, subject: Subject) -> bool:
     if ledger.evidence.is_engine(subject) or host_is_full(ledger, subject) or waits_for_callees(ledger, subject):
         return False
     callees_are_distinguished(ledger, subject)
+    waits = ledger.evidence.read(CPU_WAIT_PER_LANE, subject)
+    if waits.value is None and ledger.evidence.read(HOST_CPU_BUSY, subject).value is None:
+        raise Undecided(CPU_WAIT_PER_LANE.name, waits.missing or Missing.NOT_EXPORTED)
     return True
 
 

@@ -15,6 +15,7 @@ from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.diagnosis.held_up import DISK, io_seconds
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.diagnosis.long_tails import longest_tail
+from diagnostics.evidence.capacity import STRETCHED
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.cache import CACHE_LOOKUPS, CACHE_MISS_SECONDS, never_hits
@@ -28,8 +29,10 @@ from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_P
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.gpu import HELD_BACK_BY_HARDWARE
+from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.outages import AWAY_WITH_ANOTHER, CLIENT_FAILURES, REFUSED_REQUESTS, UNAVAILABLE_SECONDS
+from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.pace import SLOWED
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.triton import PENDING, REQUESTS
@@ -85,7 +88,11 @@ def symptoms(
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *_slowed(evidence, anatomy, found),
-        *(() if any(finding.severity.actionable for finding in found) else _tails(evidence, anatomy)),
+        *(
+            ()
+            if any(finding.severity.actionable for finding in found)
+            else (*_beside_others(evidence, anatomy), *_tails(evidence, anatomy))
+        ),
         *_prompts(evidence, anatomy, found),
         *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
@@ -267,6 +274,33 @@ def _tails(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
     one = longest_tail(evidence, anatomy)
     if one is not None:
         yield Symptom(text=one.text, next_measurement=one.next_measurement)
+
+
+def _beside_others(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Executions that take longer the more of them run at once, though hardly any request waits for an instance."""
+    for item in anatomy:
+        for stage in item.stages:
+            on = Subject(server=item.server, model=stage.model)
+            stretch = evidence.read(OVERLAP_STRETCH, on)
+            if stretch.low is None or stretch.low < STRETCHED.value or evidence.is_engine(on):
+                continue
+            seconds = stage.cells.get(Phase.COMPUTE, 0.0) * (1.0 - 1.0 / (stretch.value or 1.0))
+            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+                yield Symptom(
+                    text=f"executions of {stage.model} take {stretch.value:.2g} times as long next to others as alone: "
+                    "they share a processor, a lock or a thread pool",
+                    next_measurement=_what_is_shared(evidence, on),
+                )
+
+
+def _what_is_shared(evidence: Evidence, on: Subject) -> str:
+    """Return the measurement not yet made that tells processors from a lock."""
+    if evidence.read(CPU_WAIT_PER_LANE, on).value is None:
+        return (
+            "record on the server's machine: its processes show whether they wait for a processor; pools of threads "
+            "that spin take more than cores ÷ instances (OMP_NUM_THREADS, OMP_WAIT_POLICY=passive)"
+        )
+    return f"run one instance of {on.model} alone under load: if an execution is shorter then, they share a lock"
 
 
 def _why_slower(evidence: Evidence, on: Subject) -> str:

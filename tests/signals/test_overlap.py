@@ -14,6 +14,7 @@ from functools import cache
 
 import pytest
 
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window, window_of
@@ -76,7 +77,12 @@ def counts(done: list[Run]) -> Counts:
 
 
 def window(
-    executions: tuple[Run, ...], instances: int, *, traced: bool = False, backend: str = "onnxruntime"
+    executions: tuple[Run, ...],
+    instances: int,
+    *,
+    traced: bool = False,
+    backend: str = "onnxruntime",
+    host: bool = True,
 ) -> Window:
     """Return what a server of these executions would have said, and with which traces."""
     groups = [{"kind": "KIND_CPU", "count": instances}]
@@ -88,7 +94,7 @@ def window(
         at = number * EVERY
         rows = {("safety", "1"): counts(ordered[: bisect_right(times, at)])}
         bodies += [(BodyKind.METRICS, at, metrics_page(rows), ""), (BodyKind.STATISTICS, at, statistics_body(rows), "")]
-        bodies.append((BodyKind.HOST, at, host_body(START + at, 0.2, cores=16), ""))
+        bodies += [(BodyKind.HOST, at, host_body(START + at, 0.2, cores=16), "")] if host else []
     spans = [
         one
         for number, run in enumerate(executions)
@@ -195,6 +201,20 @@ def test_more_instances_are_not_advised_where_they_would_share_a_lock() -> None:
     assert "2 instances of safety take turns" in locked.actionable[0].summary
     assert "more instances would wait for it, too" in str(locked.actionable[0].suggestion)
     assert not any("instance_group" in str(finding.suggestion) for finding in locked.findings)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "python"])
+def test_what_instances_share_stays_open_where_nothing_was_read_of_processors(backend: str) -> None:
+    """A lock and a few processors under pools of threads that spin look alike; free instances are no sign of health."""
+
+    def explanation(*, lock: bool) -> Explanation:
+        return explained(window(runs(lock=lock, instances=16, rates=CHANGING), 16, backend=backend, host=False))
+
+    shared, free = explanation(lock=True), explanation(lock=False)
+
+    assert (shared.verdict, free.verdict) == (Verdict.NO_CLEAR_CAUSE, Verdict.HEALTHY)
+    assert "times as long next to others as alone" in shared.reason
+    assert "OMP_NUM_THREADS" in shared.next_measurement
 
 
 def test_a_python_models_instances_are_processes_without_a_common_lock() -> None:
