@@ -11,7 +11,6 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.cache import CACHE_LOOKUPS
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
-from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.tails import (
@@ -20,6 +19,7 @@ from diagnostics.signals.tails import (
     TYPICAL_EXECUTION_SECONDS,
     TYPICAL_REQUEST_SECONDS,
 )
+from diagnostics.signals.triton import COMPUTE_SECONDS
 from diagnostics.units import Unit
 
 # The 95th percentile of exponential times, as of random work and of a queue of it, is ln 20 ÷ ln 2 = 4.3 times their
@@ -58,7 +58,7 @@ def longest_tail(evidence: Evidence, anatomy: Sequence[Anatomy]) -> LongTail | N
     differ in size. None where no request takes far longer than most.
     """
     even = [item for item in anatomy if not any(_differs_by_itself(evidence, on) for on in _stages(item))]
-    found = [one for item in even if (one := _of_requests(evidence, item) or _of_reads(evidence, item)) is not None]
+    found = [one for item in even if (one := _of_requests(evidence, item) or _of_stages(evidence, item)) is not None]
     if not found:
         return None
     first, *others = sorted(found, key=lambda one: -one.seconds)
@@ -105,22 +105,36 @@ def _of_requests(evidence: Evidence, item: Anatomy) -> LongTail | None:
     return LongTail(name, lost, text, inside, _next(evidence, own or [on], inside))
 
 
-def _of_reads(evidence: Evidence, item: Anatomy) -> LongTail | None:
-    """Return what the reads of counters show, where nobody saw single requests."""
-    for on, stage in zip(_stages(item), item.stages, strict=True):
-        varies, usual = (evidence.read(one, on) for one in (EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE))
-        each = evidence.read(EXECUTION_SECONDS, on).value
-        if varies.low is None or usual.value is None or each is None or varies.low < AS_EXPONENTIAL:
-            continue
-        lost = (1.0 - usual.value) * stage.cells.get(Phase.COMPUTE, 0.0)
-        if _worth(item, lost):
-            text = (
-                f"some requests to {on.model} execute far longer than most: {Unit.SECONDS.show(each)} on average, "
-                f"{Unit.SECONDS.show(usual.value * each)} in the quarter of the reads that has the shortest"
-            )
-            name = entry_name(item.ensemble, item.stages[0].model)
-            return LongTail(name, item.requests * lost, text, (), _next(evidence, [on], ()))
-    return None
+def _of_stages(evidence: Evidence, item: Anatomy) -> LongTail | None:
+    """Return what executions take beyond the usual ones, where some are far longer than most.
+
+    A request that passes several such stages hardly ever meets none: then its own times are long and alike.
+    """
+    usual = [(on, stage, _usual_part(evidence, on)) for on, stage in zip(_stages(item), item.stages, strict=True)]
+    known = [(on, stage.cells.get(Phase.COMPUTE, 0.0), part) for on, stage, part in usual if part is not None]
+    lost = sum(seconds * (1.0 - part) for _, seconds, part in known)
+    if not _worth(item, lost):
+        return None
+    whole, name = sum(seconds for _, seconds, _ in known), entry_name(item.ensemble, item.stages[0].model)
+    text = (
+        f"some executions of {_listed([on.model or '' for on, _, _ in known])} take far longer than most: "
+        f"{Unit.SECONDS.show(whole)} of each request to {name}, {Unit.SECONDS.show(whole - lost)} if each took as long "
+        "as most"
+    )
+    return LongTail(name, item.requests * lost, text, (), _next(evidence, [on for on, _, _ in known], ()))
+
+
+def _usual_part(evidence: Evidence, on: Subject) -> float | None:
+    """Return what most executions take ÷ the mean; None where none is far longer than most, or that is not seen.
+
+    Single times show it, else how much reads differ: by more than those of exponential times do.
+    """
+    typical, slow = (evidence.read(one, on).value for one in (TYPICAL_EXECUTION_SECONDS, SLOW_EXECUTION_SECONDS))
+    mean = evidence.read(COMPUTE_SECONDS, on).value
+    if typical is not None and slow is not None and mean:
+        return min(typical / mean, 1.0) if slow >= TAIL * typical else None
+    varies, usual = evidence.read(EXECUTION_DISPERSION, on).low, evidence.read(UNDISTURBED_EXECUTION_SHARE, on).value
+    return usual if varies is not None and varies >= AS_EXPONENTIAL else None
 
 
 def _worth(item: Anatomy, seconds: float) -> bool:

@@ -78,6 +78,19 @@ def test_the_stage_of_an_ensemble_that_stalls_is_named() -> None:
     assert "calm" not in explanation.reason
 
 
+def test_stages_that_each_stall_for_few_requests_are_never_healthy() -> None:
+    """Most requests meet one stall or another: their own times are long and alike."""
+    names = ("a", "b", "c", "d")
+    stages = [Stage(name, rate=20, execution=MEAN, config=model_config(name)) for name in names]
+    whole = Stage("whole", rate=20, overhead=4 * MEAN, config=chain("whole", *names))
+    lines = summarised(whole=(0.1, 0.4), **dict.fromkeys(names, (0.01, 0.3)))
+    explanation = SyntheticTriton(models=(*stages, whole), extra_metrics=lines).explain()
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "some executions of a, b, c and 1 more take far longer than most" in explanation.reason
+    assert "120 ms of each request to whole, 40 ms if each took as long as most" in explanation.reason
+
+
 def test_models_that_a_slow_one_may_call_are_looked_at_with_it() -> None:
     others = [replace(ONE, name=name, config=model_config(name)) for name in ("leaf", "steady")]
     lines = summarised(m=(0.01, 0.2), leaf=(0.004, 0.19), steady=(0.03, 0.035))
@@ -100,7 +113,7 @@ def test_reads_alone_show_executions_that_are_long_at_times() -> None:
 
     assert steady.verdict is Verdict.HEALTHY
     assert stalling.verdict is Verdict.NO_CLEAR_CAUSE
-    assert "some requests to m execute far longer than most" in stalling.reason
+    assert "some executions of m take far longer than most" in stalling.reason
 
 
 def test_clients_show_a_tail_that_no_read_does() -> None:
