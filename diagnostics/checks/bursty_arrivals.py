@@ -17,6 +17,7 @@ latency. Averages over a minute show nothing.
 - One lasting rise of the rate (`workload-shift`).
 - Bursts without waiting, as in dialogues: each user's next request follows an answer.
 - Requests held while a model was loading or unavailable, which arrive together afterwards.
+- Responses that leave in order (`preserve_ordering`, several instances): clients that get them together send together.
 - Sequences that wait for a slot of their batcher (`sequence-batcher-starved`).
 
 ## Do
@@ -48,7 +49,7 @@ from diagnostics.checks.check import (
     Suggestion,
 )
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
-from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
+from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, expect_any_order, host_is_full
 from diagnostics.checks.instances import MODEL
 from diagnostics.checks.workload_shift import rate_rose
 from diagnostics.evidence.capacity import stage_load
@@ -117,6 +118,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="a stage is busy on average already")
     if any(_waits_for_a_slot(ledger, stage) for stage in stages_of(ledger, subject)):
         return Quiet(because="requests of a sequence wait for a slot of the sequence batcher, however they arrive")
+    for stage in stages_of(ledger, subject):
+        expect_any_order(ledger, stage)  # who waited for a response that left with others sends again with others
     queues = _queue_of_bursts(ledger, subject)
     if ledger.as_alternative().worthwhile("queue_of_bursts", subject, queues):
         return _finding(ledger, subject, queues.value or 0.0, "they wait {} for each other")

@@ -30,7 +30,7 @@ def firing(check: str) -> Mapping[Signal, float]:
     return next(case.readings for case in catalogue()[check].cases if case.expect is Expected.FIRES)
 
 
-@pytest.mark.parametrize("check", ["single-instance-serialization", "client-or-transport-bound"])
+@pytest.mark.parametrize("check", ["single-instance-serialization", "client-or-transport-bound", "bursty-arrivals"])
 def test_responses_in_order_may_wait_for_each_other(check: str) -> None:
     stated = {**firing(check), INSTANCES: 4, ARRIVAL_RATE: 156}
     in_order, _ = decided(catalogue()[check], {**stated, PRESERVES_ORDER: 1})
