@@ -368,6 +368,8 @@ def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[st
         f"{explained}?output=html",
         f"{explained}?output=text",
         f"/api/v1/explain?deployment={name}",
+        f"/api/v1/whatif?deployment={name}&rate=2x&output=text",
+        f"/deployments/{name}/what-if?rate=2x",
     ):
         yield path, requested(path)
     pool.clear()
