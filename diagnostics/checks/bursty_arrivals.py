@@ -118,8 +118,6 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="a stage is busy on average already")
     if any(_waits_for_a_slot(ledger, stage) for stage in stages_of(ledger, subject)):
         return Quiet(because="requests of a sequence wait for a slot of the sequence batcher, however they arrive")
-    for stage in stages_of(ledger, subject):
-        expect_any_order(ledger, stage)  # who waited for a response that left with others sends again with others
     queues = _queue_of_bursts(ledger, subject)
     if ledger.as_alternative().worthwhile("queue_of_bursts", subject, queues):
         return _finding(ledger, subject, queues.value or 0.0, "they wait {} for each other")
@@ -166,6 +164,8 @@ def _queue_of_bursts(ledger: Ledger, subject: Subject) -> Reading:
 
 
 def _finding(ledger: Ledger, subject: Subject, harm: float, how: str) -> Fires:
+    for stage in stages_of(ledger, subject):
+        expect_any_order(ledger, stage)  # who waited for a response that left with others sends again with others
     size, peak = ledger.need(BURST_SIZE, subject), ledger.need(PEAK_TO_MEAN, subject)
     saved = max(ledger.read(CROWDED_SECONDS, subject).value or 0.0, _queue_of_bursts(ledger, subject).value or 0.0)
     name = subject.ensemble or subject.model
