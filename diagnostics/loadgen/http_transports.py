@@ -28,7 +28,7 @@ from diagnostics.loadgen.transport import (
 )
 from diagnostics.wire.json_body import json_value
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
-from exporters.sources.http import tls_reason
+from exporters.sources.http import redirected, tls_reason
 
 FAILURES = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, OSError)
 """What is raised where no answer came, or not all of one."""
@@ -63,7 +63,7 @@ async def whole_body(answer: aiohttp.ClientResponse) -> bytes:
 async def refusal(answer: aiohttp.ClientResponse) -> str:
     """Return why an answer is no result, in the server's words."""
     if 300 <= answer.status < 400:
-        return f"[{answer.status}] redirects to {answer.headers.get('Location', 'elsewhere')}, which is not followed"
+        return f"[{answer.status}] redirects to {redirected(answer.headers)}, which is not followed"
     return f"[{answer.status}] {_stated(await whole_body(answer)) or answer.reason or 'no reason given'}"
 
 

@@ -18,6 +18,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.response import BaseHTTPResponse
 
+from diagnostics.settings.addresses import without_credentials
 from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.redact import scrub
@@ -219,9 +220,7 @@ class HttpReader:
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ReadFailure:
         if 300 <= status < 400:
-            # What follows a login's address may be a token.
-            address = re.split("[?#]", headers.get("Location", "elsewhere"))[0]
-            target = plain(self.options.scrub(address))
+            target = plain(self.options.scrub(redirected(headers)))
             return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER, status)
         if status in (401, 403):
             hint = "not allowed" if self.options.has_credentials else "credentials are missing"
@@ -232,6 +231,11 @@ class HttpReader:
     def _failure(self, error: Exception) -> ReadFailure:
         reason, obstacle = explain(error, self.options.read_timeout)
         return ReadFailure(plain(self.options.scrub(reason)), obstacle)
+
+
+def redirected(headers: Mapping[str, str]) -> str:
+    """Return where an answer redirects to, without a user and what follows the path: each may be a token."""
+    return without_credentials(re.split("[?#]", headers.get("Location", "elsewhere"))[0])
 
 
 def _drain(response: BaseHTTPResponse, deadline: float, options: SourceOptions) -> bytes:

@@ -27,6 +27,7 @@ from diagnostics.settings.load import load
 from diagnostics.store.database import database_of
 from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.http import redirected
 from exporters.sources.triton import discover
 from tests.collect.fake_triton import Answer, FakeServer, FakeTriton, body_of, fake_triton, guarded, page, status
 from tests.soak.running import environment, until
@@ -230,6 +231,13 @@ def test_a_redirect_takes_no_credential_along_and_shows_none() -> None:
             discover(server.url, options)
         assert other.seen == []
     assert reported(str(failed.value)) == []
+
+
+@pytest.mark.parametrize("place", [f"/login?t={secret('l')}", f"/#{secret('l')}", f"http://u:{secret('l')}@h/x", "/x"])
+def test_where_an_answer_redirects_to_shows_no_secret(place: str) -> None:
+    shown_ = redirected({"Location": place})
+    assert reported(shown_) == []
+    assert shown_.endswith(("/login", "/", "/x"))
 
 
 def test_arguments_are_hidden_from_the_list_of_processes(tmp_path: Path) -> None:
