@@ -268,7 +268,7 @@ def _part(values: Sequence[_T], first: int, last: int) -> Sequence[_T]:
     return values if last - first == len(values) else values[first:last]
 
 
-class Gone:
+class Departures:
     """Requests that are no longer inside: when each had arrived, and when it went, which is ascending."""
 
     __slots__ = ("at", "came")
@@ -299,8 +299,8 @@ class EntryLog:
     def __init__(self, clock: EventQueue) -> None:
         self._begin, self._end = clock.begin, clock.end
         self.came: list[float] = []
-        self.left = Gone()
-        self.lost = Gone()
+        self.left = Departures()
+        self.lost = Departures()
         self.seen: list[int] = []
 
     def look(self, _now: float, _: object) -> None:

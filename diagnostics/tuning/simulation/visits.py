@@ -33,7 +33,7 @@ class Request:
         self.answered = answered
 
 
-class Stage(Protocol):
+class VisitTarget(Protocol):
     """Where a visit is made.
 
     Attributes:
@@ -52,7 +52,7 @@ class SimulatedVisit:
 
     __slots__ = ("items", "joined", "priority", "stage")
 
-    def __init__(self, stage: Stage, items: int, priority: int) -> None:
+    def __init__(self, stage: VisitTarget, items: int, priority: int) -> None:
         self.stage = stage
         self.items = items
         self.priority = priority
