@@ -7,8 +7,8 @@ ensemble reports failures.
 
 ## Means
 The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as
-a success. Only the flow between stages and the ensemble's own failures show it. The server refuses a
-request with more rows than `max_batch_size`, another shape or a version that is gone before it counts it.
+a success. Only the flow between stages and the ensemble's own failures show it. The server
+refuses requests with more rows than `max_batch_size`, another shape or a version that is gone. It does not count them.
 
 ## Rules out
 - Requests that a limited queue refuses, or that outlive its timeout (`queue-rejections`): they never execute. If the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
@@ -10,7 +10,9 @@ from diagnostics.diagnosis.finding import entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.cache import CACHE_LOOKUPS
+from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
+from diagnostics.signals.pauses import AFTER_PAUSE_EXCESS, AFTER_PAUSE_SECONDS, AWAKE_SECONDS, SLOW_AFTER_PAUSE
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.tails import (
@@ -64,6 +66,28 @@ def longest_tail(evidence: Evidence, anatomy: Sequence[Anatomy]) -> LongTail | N
     first, *others = sorted(found, key=lambda one: -one.seconds)
     also = [one.entry for one in others if one.entry not in first.inside]
     return first._replace(text=f"{first.text}; so do some to {_listed(also)}" if also else first.text)
+
+
+def after_pauses(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[LongTail]:
+    """Yield the stages whose requests are slow after each pause: no warm-up helps, and more instances pause longer."""
+    for item in anatomy:
+        for on in _stages(item):
+            pause, each = evidence.read(SLOW_AFTER_PAUSE, on).value, evidence.read(AFTER_PAUSE_EXCESS, on).value
+            if not pause or each is None or not _worth(item, each):
+                continue
+            slow, usual = (
+                Unit.SECONDS.show(evidence.read(one, on).value) for one in (AFTER_PAUSE_SECONDS, AWAKE_SECONDS)
+            )
+            name, length = on.model, Unit.SECONDS.show(pause)
+            card = "" if evidence.read(ON_GPU, on).value == 0 else "; record the GPU's clocks with NVML"
+            yield LongTail(
+                entry_name(item.ensemble, item.stages[0].model),
+                item.requests * each,
+                f"requests to {name} take {slow} after pauses of {length} and longer, else {usual}",
+                (),
+                f"send {name} a request every {Unit.SECONDS.show(pause / 2)}; if the others are fast then, see what "
+                f"ends when it is idle (keep-alive, the least size of a pool, caches that expire){card}",
+            )
 
 
 def _stages(item: Anatomy) -> list[Subject]:

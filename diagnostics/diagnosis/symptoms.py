@@ -14,7 +14,7 @@ from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.diagnosis.held_up import DISK, io_seconds
 from diagnostics.diagnosis.link import OUTAGE
-from diagnostics.diagnosis.long_tails import longest_tail
+from diagnostics.diagnosis.long_tails import after_pauses, longest_tail
 from diagnostics.evidence.capacity import STRETCHED
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
@@ -78,21 +78,19 @@ def symptoms(
 ) -> tuple[Symptom, ...]:
     """Return what is wrong and unexplained, in the order of the path of a request."""
     explained_failures = any(finding.impact.share_of_requests_failed > 0 for finding in found)
+    known = any(finding.severity.actionable for finding in found)
     gpu_explained = any(finding.check.startswith("gpu-") for finding in found)
     return (
         *_absences(evidence, found),
         *_stuck(evidence),
         *_disks(evidence, anatomy),
         *_caches(evidence, anatomy),
+        *(() if known else _pauses(evidence, anatomy)),
         *_queues(evidence, anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *_slowed(evidence, anatomy, found),
-        *(
-            ()
-            if any(finding.severity.actionable for finding in found)
-            else (*_beside_others(evidence, anatomy), *_tails(evidence, anatomy))
-        ),
+        *(() if known else (*_beside_others(evidence, anatomy), *_tails(evidence, anatomy))),
         *_prompts(evidence, anatomy, found),
         *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
@@ -174,6 +172,12 @@ def _caches(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]
                     next_measurement="compare the inputs of two requests that should be equal: a time, an id or a seed "
                     f"makes each one new; if none is equal, set response_cache.enable of {stage.model} to false",
                 )
+
+
+def _pauses(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Requests that are slow after each pause: those that come meanwhile wait for them."""
+    for one in after_pauses(evidence, anatomy):
+        yield Symptom(text=one.text, next_measurement=one.next_measurement)
 
 
 def _queues(evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
