@@ -7,6 +7,7 @@ however long ago the model was loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
 
@@ -73,7 +74,8 @@ def _found(view: ModelView) -> _AfterPause | None:
         return None
     usual = median(one.seconds for one in asked[: len(asked) // 4 or 1])
     slow = [one.seconds >= SLOW * usual for one in asked]
-    cut = min(range(len(asked) + 1), key=lambda at: sum(slow[:at]) + slow[at:].count(False))
+    # The cut with the fewest slow ones before it and fast ones behind it: as many as slow ones less fast ones before.
+    cut = min(enumerate(accumulate((1 if one else -1 for one in slow), initial=0)), key=lambda one: one[1])[0]
     before, after = slow[:cut], slow[cut:]
     if min(len(before), len(after)) < FEWEST_EVENTS:
         return None
