@@ -29,7 +29,7 @@ _APART = 2.0
 _MOST = 0.9
 
 
-class _Asked(NamedTuple):
+class _FirstRequest(NamedTuple):
     """One request that found nobody before it: how long nobody had asked, and how long it took, in seconds."""
 
     pause: float
@@ -43,7 +43,7 @@ class _AfterPause(NamedTuple):
     seconds: float
     usual: float
     slow: int
-    asked: int
+    requests: int
     source: str
 
 
@@ -58,22 +58,22 @@ def _spans(view: ModelView) -> tuple[list[tuple[float, float]], str]:
     return [(r.at, r.at + r.seconds) for r in sent] if known else [], CLIENT
 
 
-def _asked(spans: Sequence[tuple[float, float]]) -> Iterator[_Asked]:
+def _first_requests(spans: Sequence[tuple[float, float]]) -> Iterator[_FirstRequest]:
     reached: float | None = None
     for start, end in sorted(spans):
         if reached is not None and start > reached:
-            yield _Asked(start - reached, end - start)
+            yield _FirstRequest(start - reached, end - start)
         reached = max(end, reached or end)
 
 
 def _found(view: ModelView) -> _AfterPause | None:
     """Return what pauses cost; None where requests after long ones take no longer, or too few are recorded."""
     spans, source = _spans(view)
-    asked = sorted(_asked(spans), key=lambda one: one.pause)
-    if len(asked) < 2 * FEWEST_EVENTS:
+    firsts = sorted(_first_requests(spans), key=lambda one: one.pause)
+    if len(firsts) < 2 * FEWEST_EVENTS:
         return None
-    usual = median(one.seconds for one in asked[: len(asked) // 4 or 1])
-    slow = [one.seconds >= SLOW * usual for one in asked]
+    usual = median(one.seconds for one in firsts[: len(firsts) // 4 or 1])
+    slow = [one.seconds >= SLOW * usual for one in firsts]
     # The cut with the fewest slow ones before it and fast ones behind it: as many as slow ones less fast ones before.
     cut = min(enumerate(accumulate((1 if one else -1 for one in slow), initial=0)), key=lambda one: one[1])[0]
     before, after = slow[:cut], slow[cut:]
@@ -81,11 +81,11 @@ def _found(view: ModelView) -> _AfterPause | None:
         return None
     if sum(before) > _MISPLACED * len(before) or after.count(False) > _MISPLACED * len(after):
         return None
-    short, long = (median(one.pause for one in part) for part in (asked[:cut], asked[cut:]))
+    short, long = (median(one.pause for one in part) for part in (firsts[:cut], firsts[cut:]))
     if long < _APART * short:
         return None
-    seconds = median(one.seconds for one in asked[cut:])
-    return _AfterPause(asked[cut].pause, seconds, usual, len(after), len(spans), source)
+    seconds = median(one.seconds for one in firsts[cut:])
+    return _AfterPause(firsts[cut].pause, seconds, usual, len(after), len(spans), source)
 
 
 def _signal(name: str, doc: str, pick: Callable[[_AfterPause], float]) -> Signal:
@@ -119,5 +119,5 @@ AWAKE_SECONDS = _signal(
 AFTER_PAUSE_EXCESS = _signal(
     "after_pause_excess",
     "What such pauses add to a request on average; 0 without one.",
-    lambda found: (found.seconds - found.usual) * found.slow / found.asked,
+    lambda found: (found.seconds - found.usual) * found.slow / found.requests,
 )
