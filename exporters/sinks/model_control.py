@@ -11,6 +11,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from diagnostics.errors import CollectError
+from diagnostics.settings.addresses import REDACTED
 from exporters.sources.access import SourceOptions
 from exporters.sources.http import HttpReader, ReadFailure
 
@@ -32,13 +33,17 @@ class TritonModelControl:
         """Return the configuration that is served, as JSON.
 
         Raises:
-            CollectError: the server does not answer, or does not serve the model.
+            CollectError: the server does not answer, does not serve the model, or repeats our credentials in it.
 
         """
         try:
-            return self._reading.read("GET", f"{self.url}/v2/models/{quote(model, safe='')}/config")
+            served = self._reading.read("GET", f"{self.url}/v2/models/{quote(model, safe='')}/config")
         except ReadFailure as failure:
             raise CollectError(f"its configuration was not read: {failure.reason}", where=model) from None
+        if REDACTED.encode() in served:  # it would be loaded so
+            hint = "use other credentials for the server than for its models"
+            raise CollectError("its configuration holds the credentials of this command", where=model, hint=hint)
+        return served
 
     def load(self, model: str, config: bytes) -> None:
         """Load a model with this configuration; returns when it is ready.

@@ -190,6 +190,14 @@ def test_a_change_takes_credentials_to_no_port_that_was_not_named() -> None:
         assert fake.api.seen[-1][1]["Authorization"].startswith("Basic ")
 
 
+def test_a_configuration_that_repeats_our_credentials_is_not_put_back() -> None:
+    with fake_triton() as fake:
+        echo_everything(fake)
+        control = _control(f"127.0.0.1:{fake.port}", SourceOptions(timeout=2.0, bearer_token=secret("t")))
+        with pytest.raises(CollectError, match="holds the credentials of this command"):
+            control.config("chat")
+
+
 def test_a_page_that_wants_credentials_beside_the_named_port_says_to_name_it() -> None:
     options = SourceOptions(timeout=2.0, bearer_token=secret("t"))
     with fake_triton() as fake:
