@@ -147,7 +147,7 @@ class KubernetesTargets:
     def _list(self) -> None:
         pods: _Targets = {}
         more: dict[str, str] = {}
-        while True:
+        for _ in range(2 * MOST_TARGETS // PAGE):  # pages that hold nothing may go on without end
             page = self._ask("pod", label_selector=self._selector, limit=PAGE, **more)
             for pod in page.children("items"):
                 self._note(pods, pod)
@@ -166,6 +166,7 @@ class KubernetesTargets:
         self._version = pod.child("metadata").text("resource_version", self._version)
         if kind == "DELETED":
             self._pods.pop(_name(pod), None)
+            self._refused.pop(_name(pod), None)
         elif kind in ("ADDED", "MODIFIED"):
             self._note(self._pods, pod)
 
@@ -175,7 +176,8 @@ class KubernetesTargets:
             target = _target(pod, self._query)
         except (MalformedBody, UsageError) as error:
             target = None
-            self._refused[name] = error.what
+            if name in self._refused or len(self._refused) < MOST_TARGETS:
+                self._refused[name] = error.what
         else:
             self._refused.pop(name, None)
         if name in pods or len(pods) < MOST_TARGETS:

@@ -16,6 +16,7 @@ from exporters.sources.triton import discover_all
 from tests.collect.fake_triton import FakeServer
 
 pytest.importorskip("kubernetes", reason="the client of Kubernetes is not installed")
+from exporters.sources import kubernetes_targets
 from exporters.sources.kubernetes_targets import KubernetesTargets, PodQuery, service_urls
 
 Json = dict[str, Any]
@@ -298,3 +299,22 @@ def test_a_cluster_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
     closed = KubernetesTargets(query, kubeconfig=file, context="", timeout=2.0)
     with pytest.raises(CollectError, match="the API server does not answer"):
         closed.find()
+
+
+def test_a_pod_that_was_refused_and_is_gone_is_named_no_more(cluster: ApiServer, tmp_path: Path) -> None:
+    cluster.pods = [pod("b", ip="no address")]
+    cluster.watches = [[event("DELETED", pod("b", ip="no address", version=8))]]
+    found = source(cluster, tmp_path)
+    assert list(found.find().refused) == ["ml/b"]
+    assert not found.find().refused
+
+
+def test_pages_without_pods_do_not_go_on_without_end(
+    cluster: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_targets, "MOST_TARGETS", 4 * kubernetes_targets.PAGE)
+    monkeypatch.setattr(
+        cluster, "listed", lambda *_: ({"items": [], "metadata": {"resourceVersion": "7", "continue": "2"}}, 200)
+    )
+    assert not source(cluster, tmp_path).find().targets
+    assert len(cluster.asked) == 8
