@@ -12,6 +12,8 @@ MICROSECONDS = 1e-6
 KIBIBYTE = 1024.0
 USUAL_TICKS = 100.0
 """`sysconf(_SC_CLK_TCK)` on every Linux of the last twenty years, for samples that do not say."""
+MOST_THREADS = 2**22
+"""The most that Linux can number (proc_sys_kernel(5), `pid_max`)."""
 IDLE_STATES = frozenset({"idle", "iowait"})
 COUNTED_ELSEWHERE = frozenset({"guest", "guest_nice"})
 """Linux already counts these in `user` and `nice` (proc(5))."""
@@ -175,6 +177,12 @@ def _whole(value: object) -> int | None:
     return None if found is None else int(found)
 
 
+def _threads_of(value: object) -> int | None:
+    """Return a number of threads; None for what no kernel has."""
+    found = _whole(value)
+    return found if found is not None and 0 <= found <= MOST_THREADS else None
+
+
 def _process(fields: JsonFields) -> HostProcess:
     return HostProcess(
         pid=fields.integer("pid"),
@@ -183,9 +191,9 @@ def _process(fields: JsonFields) -> HostProcess:
         cpu_seconds=number(fields.raw("cpu_seconds")),
         rss_bytes=number(fields.raw("rss_bytes")),
         run_delay_seconds=number(fields.raw("run_delay_seconds")),
-        thread_count=_whole(fields.raw("thread_count")),
-        io_threads=_whole(fields.raw("io_threads")),
-        stopped_threads=_whole(fields.raw("stopped_threads")),
+        thread_count=_threads_of(fields.raw("thread_count")),
+        io_threads=_threads_of(fields.raw("io_threads")),
+        stopped_threads=_threads_of(fields.raw("stopped_threads")),
         model=fields.text("model") or None,
     )
 

@@ -57,6 +57,13 @@ def test_a_machine_that_gives_nothing_yields_none_everywhere():
     assert parse_host(b'{"t": 5, "cgroup_cpu_stat": null, "pressure_cpu": null}') == HostSample(at=5.0)
 
 
+@pytest.mark.parametrize(("count", "read"), [(3, 3), (0, 0), (-1, None), (1e300, None), ("many", None), (None, None)])
+def test_a_number_of_threads_is_one_that_a_kernel_can_have(count, read):
+    process = {"pid": 7, "thread_count": count, "io_threads": count, "stopped_threads": count}
+    (found,) = parse_host(json.dumps({"server_processes": [process]}).encode()).processes
+    assert (found.thread_count, found.io_threads, found.stopped_threads) == (read, read, read)
+
+
 @pytest.mark.parametrize(("text", "cores"), [("max 100000", None), ("50000 100000", 0.5), ("", None), ("1 0", None)])
 def test_a_quota_is_in_cores_and_no_limit_is_none(text, cores):
     assert parse_host(json.dumps({"cgroup_cpu_max": text}).encode()).quota_cores == cores
