@@ -32,6 +32,9 @@ AS_EXPONENTIAL = 1.0
 # Stages that are long by less than half of what requests are long by do not make them so.
 _MOST_OF_IT = 0.5
 _MOST_NAMED = 3
+# Stops of one length add as much to each model's longest executions; two models may agree by chance.
+_ALIKE = 1.25
+_FEWEST_ALIKE = 3
 
 
 class LongTail(NamedTuple):
@@ -176,9 +179,30 @@ def _next(evidence: Evidence, stages: Sequence[Subject], inside: Sequence[str]) 
     several = any((evidence.read(INSTANCES, on).value or 0.0) > 1 for on in stages)
     compared = "its instance, its inputs, and what ran beside it" if several else "its inputs, and what ran beside it"
     text = f"trace all requests (rate=1), and compare a long execution with a short one: {compared}"
+    if (alike := _alike(evidence, stages[0].server)) is not None:
+        number, seconds = alike
+        text += (
+            f"; {number} models have executions that are longer by the same {Unit.SECONDS.show(seconds)}: see whether "
+            "the whole server stops then (nr_throttled in its cgroup's cpu.stat, SIGSTOP, pauses of the machine)"
+        )
     if inside:
         text += f"; executions of {_listed(inside)} take as long at times, too: it waits for them if it calls them"
     return text
+
+
+def _alike(evidence: Evidence, server: str) -> tuple[int, float] | None:
+    """Return how many models have executions that are longer than most by one time, and by how many seconds.
+
+    A server that stops and goes on adds the same to whatever it executes, however long that takes otherwise.
+    """
+    ensembles = evidence.graph(server).ensembles
+    models = [one for one in evidence.subjects(Scope.MODEL) if one.server == server and one.model not in ensembles]
+    times = [
+        [evidence.read(one, on).value for one in (TYPICAL_EXECUTION_SECONDS, SLOW_EXECUTION_SECONDS)] for on in models
+    ]
+    added = [slow - typical for typical, slow in times if typical and slow and slow >= TAIL * typical]
+    alike = len(added) >= _FEWEST_ALIKE and max(added) <= _ALIKE * min(added)
+    return (len(added), max(added)) if alike else None
 
 
 def _listed(models: Sequence[str]) -> str:

@@ -91,6 +91,16 @@ def test_stages_that_each_stall_for_few_requests_are_never_healthy() -> None:
     assert "120 ms of each request to whole, 40 ms if each took as long as most" in explanation.reason
 
 
+@pytest.mark.parametrize(("other", "stops"), [(0.34, True), (0.5, False), (0.06, False)])
+def test_models_that_are_all_longer_by_one_time_may_stop_together(other: float, *, stops: bool) -> None:
+    stages = [Stage(name, rate=20, execution=3 * MEAN, config=model_config(name)) for name in ("a", "b", "c")]
+    lines = summarised(a=(0.01, 0.31), b=(0.03, 0.33), c=(0.05, other))
+    explanation = SyntheticTriton(models=tuple(stages), extra_metrics=lines).explain()
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert ("nr_throttled" in explanation.next_measurement) is stops
+
+
 def test_models_that_a_slow_one_may_call_are_looked_at_with_it() -> None:
     others = [replace(ONE, name=name, config=model_config(name)) for name in ("leaf", "steady")]
     lines = summarised(m=(0.01, 0.2), leaf=(0.004, 0.19), steady=(0.03, 0.035))
