@@ -18,10 +18,11 @@ from diagnostics.wire.json_body import number
 MICROSECOND = 1e-6
 # What `-f` leaves out: how many requests stand behind a row. perf_analyzer measures for 5 s unless told otherwise.
 ASSUMED_SECONDS = 5.0
-_LOAD = re.compile(r"^Request (concurrency|rate): ([\d.]+)", re.IGNORECASE)
-_BATCH = re.compile(r"^\s*Batch size: (\d+)")
-_VALUE = re.compile(r"^\s*([A-Za-z][A-Za-z0-9 ]*?): ([\d.]+)(?: (?:infer/sec|usec))?")
-_PARTS = re.compile(r"(overhead|queue|compute input|compute infer|compute output|compute) ([\d.]+) usec")
+_NUMBER = r"(\d{1,30}(?:\.\d{1,30})?)"
+_LOAD = re.compile(rf"^Request (concurrency|rate): {_NUMBER}", re.IGNORECASE)
+_BATCH = re.compile(rf"^\s*Batch size: {_NUMBER}")
+_VALUE = re.compile(rf"^\s*([A-Za-z][A-Za-z0-9 ]*?): {_NUMBER}(?: (?:infer/sec|usec))?")
+_PARTS = re.compile(rf"(overhead|queue|compute input|compute infer|compute output|compute) {_NUMBER} usec")
 _MEMBER = re.compile(r"^\s*(\S+), version: (\d*)\s*$")
 _FAMILIES: Mapping[str, str] = {
     "successful request count": names.REQUEST_SUCCESS,
@@ -91,7 +92,10 @@ def parse_perf_analyzer(body: bytes) -> tuple[LoadTest, ...]:
 
     """
     text = body.decode("utf-8", "replace")
-    found = tuple(_of_csv(text) if "Inferences/Second," in text[:200] else _of_table(text))
+    try:
+        found = tuple(_of_csv(text) if "Inferences/Second," in text[:200] else _of_table(text))
+    except csv.Error as error:
+        raise MalformedBody(f"is no table of perf_analyzer's ({error})") from None
     if not found:
         raise MalformedBody("is perf_analyzer's output without a finished measurement", hint="let it run to its end")
     return found

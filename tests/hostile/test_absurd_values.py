@@ -22,6 +22,7 @@ from diagnostics.wire.capture_layout import scrape_at
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.json_body import decimal, number
 from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.perf_analyzer import parse_perf_analyzer
 from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import parse_statistics
@@ -174,3 +175,18 @@ def test_a_front_end_that_shows_no_failures_is_no_crash():
     page = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("dynamo_frontend_requests_total"))
     scrapes = [Scrape(server="s", kind=BodyKind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
     assert json.dumps(report(explanation_of(scrapes)), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Request concurrency: 1\n  Client:\n    Request count: 9.5.2\n    Throughput: . infer/sec\n",
+        f"Request concurrency: 1\nBatch size: {'9' * 5000}\n  Client:\n    Request count: {'9' * 400}\n",
+        f"Concurrency,Inferences/Second,Avg latency\n1,{'9' * 200_000},7\n",
+        'Concurrency,Inferences/Second,Avg latency\n"\0,1,7\n',
+    ],
+    ids=range(4),
+)
+def test_a_load_test_with_numbers_that_are_none_is_no_crash(text: str):
+    with pytest.raises(MalformedBody):
+        parse_perf_analyzer(text.encode())
