@@ -16,6 +16,7 @@ refuses requests with more rows than `max_batch_size`, another shape or a versio
 - Requests in flight: those that wait at the next stage are subtracted.
 - An instance whose process is gone (`execution-hung`), if requests wait or its processes can be counted. It fails one
   request per second, evenly. If nothing else shows it, the finding lists what to check.
+- Turns of sequences that wait too long for a slot (`sequence-batcher-starved`): the server refuses them like that.
 - Cancelled requests of few clients: below 1 % and five requests, nothing is reported.
 
 ## Do
@@ -40,7 +41,7 @@ from diagnostics.signals.gone_processes import GONE_PROCESSES
 from diagnostics.signals.outages import NOT_TAKEN
 from diagnostics.signals.settings import MAX_BATCH_SIZE, QUEUE_LIMIT
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
-from diagnostics.signals.triton import REQUESTS
+from diagnostics.signals.triton import REQUESTS, SEQUENCE_BATCHING
 from diagnostics.units import Unit
 
 EXPLAINED = Limit(
@@ -71,6 +72,8 @@ def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
     counted = ledger.evidence.read(FAILED_REQUESTS, subject).value or 0.0
     if not refused.value or not refused.events or subject not in versions[-1:] or counted >= ENOUGH_FAILURES.value:
         return None
+    if ledger.evidence.read(SEQUENCE_BATCHING, subject).value:
+        return None  # turns of a sequence that waits too long for a slot, or has ended, are refused alike
     either, share = ledger.as_alternative(), refused.value / refused.events
     part = Reading.of(share, Unit.RATIO, refused.source, events=refused.events)
     if not either.compare("failed_requests", refused, ENOUGH_FAILURES):

@@ -29,10 +29,14 @@ def record(codes: Sequence[int | None]) -> Scrape:
 
 
 def seen(
-    codes: Sequence[int | None], *more: Scrape, keys: Sequence[Key] = (("m", "1"),), away: range = range(0)
+    codes: Sequence[int | None],
+    *more: Scrape,
+    keys: Sequence[Key] = (("m", "1"),),
+    away: range = range(0),
+    **config: object,
 ) -> Explanation:
     story = [Did() if read in away else SERVED for read in range(READS)]
-    scrapes = story_scrapes(dict.fromkeys(keys, story), configs={"m": model_config("m", max_batch_size=8)})
+    scrapes = story_scrapes(dict.fromkeys(keys, story), configs={"m": model_config("m", max_batch_size=8, **config)})
     return explained(window_of([*scrapes, record(codes), *more]))
 
 
@@ -77,3 +81,11 @@ def test_requests_to_a_model_that_is_away_are_its_outage() -> None:
     assert not [
         one for one in failures(seen(codes, *index, *away, away=range(5, 9))) if one.startswith("request-failures")
     ]
+
+
+def test_turns_of_a_sequence_are_refused_because_of_their_sequence() -> None:
+    """A turn whose sequence never got a slot, or ended for being idle, is refused like a request that is malformed."""
+    explanation = seen([200, 200, 400] * 75, sequence_batching={"max_sequence_idle_microseconds": 1_000_000})
+
+    assert not [one for one in failures(explanation) if one.startswith("request-failures")]
+    assert explanation.verdict is not Verdict.HEALTHY
