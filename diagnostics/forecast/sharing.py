@@ -187,7 +187,7 @@ def sharing_of(
 
     """
     busy = {name: _busy(evidence, server, name) * own.get(name, 1.0) for name in models if name not in at_work}
-    found = (_gpu(evidence, server, models, at_work, busy), _processors(evidence, server, models, busy, own))
+    found = (_gpu(evidence, server, models, at_work, busy), _processors(evidence, server, models, at_work, busy, own))
     return tuple(one for one in found if one is not None)
 
 
@@ -254,10 +254,14 @@ def _processors(
     evidence: Evidence,
     server: str,
     models: Mapping[str, Model],
+    at_work: Mapping[str, float],
     lanes_busy: Mapping[str, float],
     parts: Mapping[str, float],
 ) -> SharedDevice | None:
-    """Return the server's processors, less what others take of them; each lane takes what its processes used."""
+    """Return the server's processors, less what others take of them; each lane takes what its processes used.
+
+    An engine takes it for as long as it iterates: the executions in its row may only hand requests over.
+    """
     on = Subject(server=server)
     cores, busy, own = (evidence.read(signal, on).value for signal in (SERVER_CORES, HOST_CPU_BUSY, SERVER_CPU_SHARE))
     weights = {
@@ -267,8 +271,10 @@ def _processors(
     }
     if not cores or busy is None or own is None or busy < _USED_ENOUGH or not weights:
         return None
+    for name in weights.keys() & {name for name, share in at_work.items() if share > 0}:
+        weights[name] *= _busy(evidence, server, name) * models[name].instances / at_work[name]
     capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
-    lanes = _lanes([models[name] for name in weights], lanes_busy, {}, weights)
+    lanes = _lanes([models[name] for name in weights], lanes_busy, at_work, weights)
     processors = "1 processor" if capacity == 1 else f"{capacity:.3g} processors"
     return SharedDevice(
         resource=PROCESSORS,

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.forecast.sharing import SharedDevice, SharedInstance, scale_for, shares, used
+from diagnostics.evidence.stated import SUBJECT, StatedEvidence
+from diagnostics.forecast.sharing import SharedDevice, SharedInstance, scale_for, shares, sharing_of, used
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_PER_LANE, SERVER_CORES, SERVER_CPU_SHARE
+from diagnostics.tuning.simulation.scenario import Model
+from tests.tuning.simulated import service
 
 TWO = (SharedInstance(model="a", busy=0.5), SharedInstance(model="b", busy=0.5))
 
@@ -40,3 +46,14 @@ def test_between_its_ends_a_devices_use_is_taken_at_equal_ratios() -> None:
 
     assert [sharing.parts(at)["a"].demand for at in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.4, 0.8])
     assert sharing.parts(0.25)["a"].demand == pytest.approx((0.2 * 0.4) ** 0.5)
+
+
+def test_an_engine_takes_of_the_processors_what_its_processes_used_while_it_iterates() -> None:
+    # Its row shows the hundredth of the time in which requests are handed over, at two processors.
+    host = {SERVER_CORES: 4.0, HOST_CPU_BUSY: 0.9, SERVER_CPU_SHARE: 0.1}
+    evidence = StatedEvidence({**host, INSTANCE_BUSY_SHARE: 0.01, CPU_PER_LANE: 2.0})
+    llm = Model(name="llm", service=service(0.001))
+
+    (processors,) = sharing_of(evidence, SUBJECT.server, {"llm": llm}, {"llm": 0.8}, {})
+
+    assert [(one.busy, one.weight) for one in processors.lanes] == [(0.8, pytest.approx(2.0 * 0.01 / 0.8))]
