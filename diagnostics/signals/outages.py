@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from math import sqrt
+from math import log, sqrt
 
 from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
@@ -37,6 +37,8 @@ MOST_CLIENTS = 0.5
 # What a server answers to a request that it cannot take as it is: its rows, shapes, types, names or version. Errors of
 # authorization, rate and time (401, 403, 408, 429) are rather those of what is between clients and server.
 _NOT_TAKEN = frozenset({400, 404, 413, 415, 422})
+# Runs of refusals that are less likely than this, where each request is refused by chance, are a stretch of time.
+_BY_CHANCE = 1e-3
 _SLACK = 1e-6
 # A stretch of which so little may lie in an outage is as good as outside.
 _EDGE = 0.1
@@ -481,14 +483,20 @@ def _client_failures(view: ModelView) -> Reading:
 def _not_taken(view: ModelView) -> Reading:
     """Return how many requests a server that was there all the while answered with an error of the client's making.
 
-    With several servers nobody knows which answered.
+    With several servers nobody knows which answered. A model that is away answers alike, and so may a proxy: refusals
+    that come in one stretch are rather of a time than of some requests.
     """
     sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at <= view.end]
     if not sent or len(view.window.servers) > 1:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CLIENT)
-    away = any(one.model in ("", view.model) for one in all_outages(view))
-    refused = 0 if away else sum(request.code in _NOT_TAKEN for request in sent)
-    return Reading.of(float(refused), Unit.COUNT, CLIENT, events=len(sent))
+    if any(one.model in ("", view.model) for one in all_outages(view)):
+        return Reading.of(0.0, Unit.COUNT, CLIENT, events=len(sent))
+    refused = [one.code in _NOT_TAKEN for one in sorted(sent, key=lambda one: one.at)]
+    longest = max((sum(1 for _ in run) for is_refused, run in groupby(refused) if is_refused), default=0)
+    share = sum(refused) / len(refused)
+    if share == 1 or (share and longest * log(share) < log(_BY_CHANCE / len(refused))):
+        return Reading.unknown(Missing.CONFLICTING, Unit.COUNT, CLIENT)
+    return Reading.of(float(sum(refused)), Unit.COUNT, CLIENT, events=len(sent))
 
 
 # --- signals

@@ -60,6 +60,13 @@ def test_one_finding_stands_for_all_versions() -> None:
     assert len(failures(seen([200, 200, 400] * 150, keys=(("m", "1"), ("m", "2"))))) == 1
 
 
+def test_refusals_in_one_stretch_may_be_a_model_that_was_away() -> None:
+    explanation = seen([200] * 75 + [400] * 75 + [200] * 75)
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "failed, and no counter shows it" in explanation.reason
+
+
 @pytest.mark.parametrize("code", [None, 401, 429, 502])
 def test_errors_that_a_proxy_or_the_way_may_have_made_stay_open(code: int | None) -> None:
     explanation = seen([200, 200, code] * 75)
