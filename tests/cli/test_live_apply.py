@@ -21,8 +21,8 @@ from diagnostics.loadgen.driving import run_load
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
-# Long enough for a verdict at this load, after one that is too short.
-TIMES = ("--window", "12s", "--settle", "6s", "--longest", "60s")
+# Near saturation a shorter window leaves the mean before the change so uncertain that no verdict is possible.
+TIMES = ("--window", "30s", "--settle", "6s", "--longest", "90s")
 
 
 @pytest.fixture
