@@ -130,9 +130,9 @@ def _as_clients_saw(view: ModelView, one: Outage) -> Outage:
 
     A server that stood still answers those that had waited; one that restarted forgets whom it had let in.
     """
-    answered = [request for request in view.window.clients if request.ok]
     if one.source != READS or one.state or one.after is None or one.before is None or len(view.window.servers) > 1:
         return one
+    answered = [request for request in view.window.clients if request.ok]
     ends = sorted(request.at + request.seconds for request in answered)
     pauses = sorted((later - sooner, sooner, later) for sooner, later in pairwise(ends))
     if not one.tried or len(pauses) < 2:

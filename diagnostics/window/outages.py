@@ -9,6 +9,7 @@ Sources: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`, `metr
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -397,7 +398,7 @@ def _stopped(server: ServerWindow) -> Iterator[Outage]:
     for stopped, run in groupby(range(len(samples)), key=lambda number: still[number]):
         inside = list(run)
         since, until = samples[inside[0]].at or 0.0, samples[inside[-1]].at or 0.0
-        if stopped and not any(since < at < until for at in answered):
+        if stopped and bisect_right(answered, since) >= bisect_left(answered, until):
             yield Outage(
                 after=samples[inside[0] - 1].at if inside[0] else None,
                 since=since,
