@@ -16,7 +16,7 @@ from diagnostics.cli.output import output_option, show
 from diagnostics.cli.sources import looks_like_a_path, warn
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
 from diagnostics.render.bench.document import bench_document
-from diagnostics.render.bench.phrases import MEASURE_WORDS
+from diagnostics.render.bench.phrases import MEASURE_WORDS, PROTOCOL_WORDS
 from exporters.sources.access import SourceOptions
 from exporters.sources.repository import read_given
 
@@ -68,7 +68,7 @@ class _Wait(Duration):
 @click.option("--model", metavar="NAME", help="What to ask; the server's one model or ensemble otherwise.")
 @click.option(
     "--protocol",
-    type=click.Choice(["http", "grpc", "generate", "chat", "completions"]),
+    type=click.Choice(list(PROTOCOL_WORDS)),
     help="KServe, Triton's generate endpoint, or OpenAI's API.",
 )
 @click.option("--streaming", is_flag=True, help="Take responses one by one: time to first token (all but http).")

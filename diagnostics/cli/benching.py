@@ -13,7 +13,7 @@ from diagnostics.bench.block import RequestLimits
 from diagnostics.bench.report import BenchReport, differences
 from diagnostics.cli.interrupting import Settle
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.loadgen.openai_api import openai_configs, openai_model
+from diagnostics.loadgen.openai_api import openai_configs, openai_model, server_url
 from diagnostics.loadgen.pacing import event_loop
 from diagnostics.loadgen.repository import configuration
 from diagnostics.loadgen.sweep import Contender, LoadSweep, Plan
@@ -142,10 +142,8 @@ class _Test:
 
     def _found(self, url: str) -> TritonServer | CollectError:
         """Return the server to read, or why its counters are out of reach, which is told."""
-        # The base URL of OpenAI's API ends with /v1, beside which the server's other pages are.
-        server = url.rstrip("/").removesuffix("/v1") if self.requested.wanted.protocol in OPENAI else url
         try:
-            return discover(server, self.options)
+            return discover(server_url(url) if self.requested.wanted.protocol in OPENAI else url, self.options)
         except CollectError as error:
             self.tell(f"points are not diagnosed: {error}")
             return error

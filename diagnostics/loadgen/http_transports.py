@@ -176,7 +176,8 @@ class HttpTransport:
         await self._session.close()
 
 
-_DATA = b"data:"
+EVENT_DATA = b"data:"
+"""Begins a line of a stream that holds data (server-sent events)."""
 _Part = tuple[tuple[int, ...], str]
 
 
@@ -200,10 +201,10 @@ class GenerateTransport(HttpTransport):
         parts, size = [], 0
         async for line in answer.content:
             size = bounded(size + len(line))
-            if not line.startswith(_DATA):
+            if not line.startswith(EVENT_DATA):
                 continue
             first = first or time.perf_counter()
-            event = json_value(line[len(_DATA) :])
+            event = json_value(line[len(EVENT_DATA) :])
             if isinstance(event, dict) and "error" in event:
                 return refused(self._scrub(error_text(event["error"])), 500)
             parts.append(self._of(event))

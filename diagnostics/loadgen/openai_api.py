@@ -14,7 +14,15 @@ from typing import Any
 import aiohttp
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.loadgen.http_transports import JSON_HEADERS, HttpTransport, Prepared, bounded, error_text, whole_body
+from diagnostics.loadgen.http_transports import (
+    EVENT_DATA,
+    JSON_HEADERS,
+    HttpTransport,
+    Prepared,
+    bounded,
+    error_text,
+    whole_body,
+)
 from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, input_json, refused
 from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
@@ -24,15 +32,19 @@ _PATHS = {"chat": "chat/completions", "completions": "completions"}
 _PROMPT = "prompt"
 _TOKENS = "completion_tokens"
 _TEXT = "text"
-_EVENT = b"data:"
 _LAST = b"[DONE]"
 # Names that a message shows.
 _SHOWN = 3
 
 
+def server_url(url: str) -> str:
+    """Return the URL of the server, beside whose other pages the API is: its base URL, as users call it, has `/v1`."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
 def api_url(endpoint: Endpoint) -> str:
-    """Return where the API begins: what users call its base URL ends with `/v1`."""
-    return f"{endpoint.url.removesuffix('/').removesuffix('/v1')}/v1"
+    """Return where the API begins."""
+    return f"{server_url(endpoint.url)}/v1"
 
 
 def openai_model(endpoint: Endpoint, options: SourceOptions, model: str | None) -> str:
@@ -132,7 +144,7 @@ class OpenAiTransport(HttpTransport):
         size, ended = 0, False
         async for line in answer.content:
             size = bounded(size + len(line))
-            data = line[len(_EVENT) :].strip() if line.startswith(_EVENT) else b""
+            data = line[len(EVENT_DATA) :].strip() if line.startswith(EVENT_DATA) else b""
             if not data:
                 continue
             if ended := data == _LAST:

@@ -78,7 +78,6 @@ def _counted(tokenizer: Any, reply: Reply) -> int | None:
 
 
 OPENAI = ("chat", "completions")
-PROTOCOLS = ("http", "grpc", "generate", *OPENAI)
 _GRPC_PORT, _HTTP_PORT = 8001, 8000
 # Other requests would get the same: an answer that is none, a redirect, too many requests, a gateway without a server.
 _OTHERS_FAULT = frozenset({200, 429, 502, 503, 504, *range(300, 400)})
@@ -90,7 +89,7 @@ class TargetOptions:
 
     Attributes:
         model: what to ask; None takes the server's one model or ensemble.
-        protocol: one of PROTOCOLS; None follows the URL's scheme.
+        protocol: `http`, `grpc`, `generate` or one of OPENAI; None follows the URL's scheme.
         streaming: whether responses shall come one by one.
         length: words of a prompt, and the size of variable dimensions.
         max_tokens: tokens of an answer, where the model takes such a limit.

@@ -11,7 +11,13 @@ from diagnostics.bench.crossover import FEWEST_POINTS, Comparison, CrossoverOutc
 from diagnostics.bench.report import BenchReport, BlockMean, LoadPoint, TargetResult
 from diagnostics.units import Unit
 
-_PROTOCOLS = {"http": "KServe HTTP", "grpc": "KServe gRPC", "generate": "generate"}
+PROTOCOL_WORDS = {
+    "http": "KServe HTTP",
+    "grpc": "KServe gRPC",
+    "generate": "generate",
+    "chat": "chat",
+    "completions": "completions",
+}
 MEASURE_WORDS: Mapping[str, str] = {
     "mean": "mean latency",
     "p50": "median latency",
@@ -77,7 +83,7 @@ def title(report: BenchReport, target: TargetResult) -> str:
     """Return what was asked, where and how."""
     streaming = ", streaming" if target.workload.streaming else ""
     loop = "closed loop" if report.loop == "closed" else "open loop (Poisson)"
-    return f"{target.model} at {target.name}, {_PROTOCOLS.get(target.protocol, target.protocol)}{streaming}, {loop}"
+    return f"{target.model} at {target.name}, {PROTOCOL_WORDS.get(target.protocol, target.protocol)}{streaming}, {loop}"
 
 
 def method(report: BenchReport) -> str:
