@@ -84,27 +84,14 @@ ENGINE_MEMORY = "nv_trt_llm_runtime_memory_metrics"
 ENGINE_MEMORY_TYPE = "memory_type"
 ENGINE_GENERAL = "nv_trt_llm_general_metrics"
 ENGINE_GENERAL_TYPE = "general_type"
-# Latencies as vLLM reports them through Triton, and as trtllm-serve does.
-_ENGINES = ("vllm:", "trtllm_", "trtllm:", "sglang:", "")
-TIME_TO_FIRST_TOKEN = tuple(f"{p}time_to_first_token_seconds" for p in (*_ENGINES, "dynamo_frontend_"))
-TIME_PER_OUTPUT_TOKEN = (
-    *(f"{p}time_per_output_token_seconds" for p in _ENGINES),
-    # Its name since vLLM 0.11, in SGLang and in Dynamo.
-    *(f"{p}inter_token_latency_seconds" for p in ("vllm:", "trtllm:", "sglang:", "dynamo_frontend_")),
-)
-GENERATED_TOKENS = (*(f"{p}generation_tokens_total" for p in _ENGINES), "dynamo_frontend_output_tokens_total")
-PROMPT_TOKENS = (*(f"{p}prompt_tokens_total" for p in _ENGINES), "dynamo_frontend_input_sequence_tokens_sum")
 # The vLLM backend's families that name its model, in Triton's page; the scheduler's gauges came last.
 VLLM_RUNNING = "vllm:num_requests_running"
 VLLM_WAITING = "vllm:num_requests_waiting"
 VLLM_LATENCY = "vllm:e2e_request_latency_seconds"
 VLLM_FAMILIES = (VLLM_RUNNING, "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
-# trtllm-serve's own page: its first releases had no prefix, Dynamo adds one with a colon.
-SERVE_PREFIXES = ("trtllm_", "trtllm:", "")
+# How servers of engines other than Triton name their model, and the time of a whole request.
 SERVE_MODEL = "model_name"
 SERVE_LATENCY = "e2e_request_latency_seconds"
-SERVE_QUEUE = "request_queue_time_seconds"
-SERVE_INFERENCE = "request_inference_time_seconds"
 # The most requests that NIM runs at once; no other server exports it.
 NIM_SLOTS = "num_request_max"
 

@@ -6,9 +6,11 @@ vllm_backend, `metrics.py`. What is not spelled in `diagnostics.names` is read b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from diagnostics import names
+from diagnostics.wire.servers.catalogue import server_kinds
 
 PREFIX = "nv_"
 """How every metric of Triton and of the TensorRT-LLM backend begins."""
@@ -133,8 +135,14 @@ def of_model(name: str) -> bool:
 
 def is_counter(name: str) -> bool:
     """Return whether a series of this name only grows until its server restarts."""
-    others = name.startswith(("vllm:", "trtllm_", "trtllm:")) and name.endswith(("_total", "_bucket", *_PARTS))
+    others = name.endswith(("_total", "_bucket", *_PARTS)) and _of_engine(name)
     return name in COUNTERS or _counts(name) or others
+
+
+def _of_engine(name: str) -> bool:
+    """Return whether a series is of a server of an engine other than Triton."""
+    patterns = (pattern for kind in server_kinds() if not kind.has_api for pattern in kind.stored)
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def _counts(name: str) -> bool:

@@ -16,6 +16,8 @@ from diagnostics.units import Unit
 from diagnostics.window.normalize import series_named
 from diagnostics.window.view import METRICS, Counter, ModelView
 from diagnostics.wire.engine import EngineSample
+from diagnostics.wire.servers.catalogue import token_names
+from diagnostics.wire.servers.kind import FIRST_TOKEN, NEXT_TOKEN
 
 # Tokens of generation: each scheduled request in decoding adds one per iteration.
 _ENOUGH_TOKENS = 30
@@ -163,8 +165,8 @@ ENGINE_SECONDS = _latency(
     fix="trace requests (--trace-config=mode=opentelemetry --trace-config=level=TIMESTAMPS); a vLLM model tells it "
     'with the parameter REPORT_CUSTOM_METRICS "true"',
 )
-ENGINE_TTFT = _latency("engine_ttft", "Mean time to the first token.", *names.TIME_TO_FIRST_TOKEN)
-ENGINE_TPOT = _latency("engine_tpot", "Mean time per output token after the first.", *names.TIME_PER_OUTPUT_TOKEN)
+ENGINE_TTFT = _latency("engine_ttft", "Mean time to the first token.", *token_names(FIRST_TOKEN))
+ENGINE_TPOT = _latency("engine_tpot", "Mean time per output token after the first.", *token_names(NEXT_TOKEN))
 
 
 # Fewer stretches between reads than this leave a line through them free to tilt either way.

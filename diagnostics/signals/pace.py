@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from diagnostics import names
 from diagnostics.signals.contrast import SAME_LOAD, SeriesInterval, When, pieces_per_request
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_SECONDS, own_value, pages_inside, prefills
@@ -22,6 +21,8 @@ from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUEST
 from diagnostics.units import Unit
 from diagnostics.window.onset import CHANGE_FACTOR, MOST_STEPS, rise
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
+from diagnostics.wire.servers.catalogue import token_names
+from diagnostics.wire.servers.kind import GENERATED, NEXT_TOKEN, PROMPTED
 
 # A tenth more of the iterations with a prompt in them, each up to ten times as long, doubles their mean.
 MORE_PROMPTS = 0.1
@@ -53,11 +54,11 @@ def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
 
 def _token_pieces(view: ModelView, engine: EngineReads) -> list[SeriesInterval]:
     """Return the time per token between pages: as a histogram has it, else running requests × time ÷ tokens."""
-    for family in names.TIME_PER_OUTPUT_TOKEN:
+    for family in token_names(NEXT_TOKEN):
         if found := _steps_of(view, f"{family}_sum", f"{family}_count"):
             return [SeriesInterval(start, end, seconds, tokens) for start, end, seconds, tokens in found if tokens > 0]
     running = {sample.at: sample.scheduled for sample in engine.samples if sample.scheduled}
-    for family in names.GENERATED_TOKENS:
+    for family in token_names(GENERATED):
         if found := _steps_of(view, family, family):
             return [
                 SeriesInterval(start, end, (running[start] + running[end]) / 2 * (end - start), tokens)
@@ -206,7 +207,7 @@ def _larger_batches(view: ModelView, when: When) -> bool:
 
 def _more_prompts(view: ModelView, when: When) -> bool:
     """Return whether the engine reads prompts more often while iterations are long: they are long for that."""
-    for family in names.PROMPT_TOKENS:
+    for family in token_names(PROMPTED):
         rates: dict[bool, list[float]] = {True: [0.0, 0.0], False: [0.0, 0.0]}
         for start, end, tokens, _ in _steps_of(view, family, family):
             if (up := when(start, end)) is not None:

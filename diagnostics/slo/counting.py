@@ -20,6 +20,8 @@ from diagnostics.window.traces import NANOSECOND
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.json_body import number
+from diagnostics.wire.servers.catalogue import server_kinds, token_names
+from diagnostics.wire.servers.kind import FIRST_TOKEN
 
 Key = tuple[tuple[str, str], ...]
 
@@ -73,11 +75,9 @@ class HistogramFamily:
 FIRST_RESPONSE = (HistogramFamily(names.FIRST_RESPONSE, names.MODEL, 1e-3),)
 # Engines' own, which begin when the engine gets the request.
 _LABELS = (names.MODEL, names.SERVE_MODEL)
-ENGINE_FIRST_TOKEN = tuple(HistogramFamily(name, label, 1.0) for name in names.TIME_TO_FIRST_TOKEN for label in _LABELS)
-ENGINE_LATENCY = (
-    *(HistogramFamily(names.VLLM_LATENCY, label, 1.0) for label in _LABELS),
-    *(HistogramFamily(f"{p}{names.SERVE_LATENCY}", names.SERVE_MODEL, 1.0) for p in names.SERVE_PREFIXES),
-)
+ENGINE_FIRST_TOKEN = tuple(HistogramFamily(name, label, 1.0) for name in token_names(FIRST_TOKEN) for label in _LABELS)
+_LATENCIES = dict.fromkeys(name for kind in server_kinds() for name in kind.latencies)
+ENGINE_LATENCY = tuple(HistogramFamily(name, label, 1.0) for name in _LATENCIES for label in _LABELS)
 
 
 def above(

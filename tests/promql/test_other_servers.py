@@ -9,12 +9,23 @@ import pytest
 from diagnostics.cli.sources import WindowOptions
 from diagnostics.errors import CollectError
 from diagnostics.signals.signal import Scope
+from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind, Scrape
+from diagnostics.wire.servers.catalogue import kinds_of, readable
 from tests.builders import START, Stage, SyntheticTriton, model_config
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import explained
 
 PAGES = Path(__file__).parent.parent / "collect" / "pages"
+
+
+def waits(path: Path) -> bool:
+    """Return whether a page is of an engine's server without a Triton, at which requests wait."""
+    layout = ExpositionReader().read(path.read_bytes()).layout
+    return readable(layout) and not any(kind.has_api for kind in kinds_of(layout)) and "idle" not in path.stem
+
+
+ENGINES = sorted(path.stem for path in PAGES.glob("*.txt") if waits(path))
 TRITON = SyntheticTriton(models=(Stage("slow", rate=38, execution=0.0245, config=model_config("slow")),), interval=15.0)
 
 
@@ -44,7 +55,7 @@ def test_a_server_that_is_not_read_is_a_blind_spot_beside_triton() -> None:
     assert any(spot.what == "all of tgi:8000" for spot in found.blind_spots)
 
 
-@pytest.mark.parametrize("name", ["vllm", "sglang", "nim_1", "nim_2", "trtllm_serve", "dynamo_vllm_worker"])
+@pytest.mark.parametrize("name", ENGINES)
 def test_the_series_of_a_server_stay_together(name: str) -> None:
     fake = FakePrometheus()
     scrape(fake, name)

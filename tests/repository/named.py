@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from tests.repository.source import modules
+from diagnostics.wire.servers.kind import ServerKind
+from tests.repository.source import modules, texts
 
 FOLDERS = ("diagnostics", "exporters", "dashboards", "deploy")
 # They make a program a person. An SRE would write reported, requested, validator or overload.
@@ -53,3 +54,15 @@ def personal(path: str, tree: ast.Module) -> list[str]:
     kept = KEPT_FIELD if path.startswith(ITS_FOLDERS) else ""
     found = (name for name in identifiers(tree) if name != kept)
     return sorted({name for name in found if words(name) & PERSONAL})
+
+
+def knowing(kind: ServerKind, trees: Mapping[str, ast.Module]) -> list[str]:
+    """Return the files whose code has the name of a kind of servers, or of a series that no other kind exports.
+
+    Prose that mentions a server does not count: nobody has to extend it for the next kind.
+    """
+    return sorted(
+        path
+        for path, tree in trees.items()
+        if any(text.value == kind.name or text.value.startswith(kind.prefixes) for text in texts(tree))
+    )

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.repository.named import FOLDERS, duplicates, files_by_class, personal
+from diagnostics.wire.servers.catalogue import server_kinds
+from diagnostics.wire.servers.kind import ServerKind
+from tests.repository.named import FOLDERS, duplicates, files_by_class, knowing, personal
 from tests.repository.source import modules
 
 # Public classes that may have one name in several files, each with the reason; none needs to today.
@@ -25,6 +27,18 @@ def test_only_duplicates_are_allowed_and_each_has_a_reason() -> None:
 @pytest.mark.parametrize("path", TREES)
 def test_no_identifier_makes_a_person_of_a_program(path: str) -> None:
     assert not personal(path, TREES[path])
+
+
+# Triton's page holds vLLM's families where vLLM is its backend; the others are sources or ourselves.
+KNOWN_WIDELY = {"Triton", "vLLM", "Prometheus", "diag serve"}
+SERVERS = [kind for kind in server_kinds() if kind.prefixes and kind.name not in KNOWN_WIDELY]
+
+
+@pytest.mark.parametrize("kind", SERVERS, ids=lambda kind: kind.name)
+def test_a_server_is_known_to_modules_of_kinds_alone(kind: ServerKind) -> None:
+    found = knowing(kind, TREES)
+    assert found
+    assert [path for path in found if not path.startswith("diagnostics/wire/servers/")] == []
 
 
 def test_a_duplicate_and_a_personal_name_are_noticed() -> None:

@@ -31,6 +31,13 @@ def own_labels() -> frozenset[str]:
     return frozenset(label for kind in server_kinds() for label in kind.labels)
 
 
+@cache
+def token_names(what: str) -> tuple[str, ...]:
+    """Return the series, or the families of histograms, by which any kind tells `what` of an engine's tokens."""
+    found = (name for kind in server_kinds() for name, measured in kind.tokens_seen.items() if measured == what)
+    return tuple(dict.fromkeys(found))
+
+
 @lru_cache(maxsize=256)  # the layouts of a few pages: every model asks
 def kinds_of(layout: SeriesLayout) -> tuple[ServerKind, ...]:
     """Return the kinds that a page shows; several where one server wraps another."""

@@ -8,7 +8,7 @@ Sources: dynamo, `lib/runtime/src/metrics/prometheus_names.rs`, `lib/llm/src/htt
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import ServerKind, ServerOption
+from diagnostics.wire.servers.kind import FIRST_TOKEN, GENERATED, NEXT_TOKEN, PROMPTED, ServerKind, ServerOption
 
 _WORKER = "dynamo_frontend_worker_last_time_to_first_token_seconds"
 KIND = ServerKind(
@@ -36,6 +36,12 @@ KIND = ServerKind(
     requests={
         "dynamo_frontend_request_duration_seconds_count": "success",
         "dynamo_frontend_request_duration_seconds_sum": "request_seconds",
+    },
+    tokens_seen={
+        "dynamo_frontend_time_to_first_token_seconds": FIRST_TOKEN,
+        "dynamo_frontend_inter_token_latency_seconds": NEXT_TOKEN,
+        "dynamo_frontend_output_tokens_total": GENERATED,
+        "dynamo_frontend_input_sequence_tokens_sum": PROMPTED,
     },
     errors={"dynamo_frontend_requests_total": "error_type"},
     failed=frozenset({"overload", "unavailable", "response_timeout", "internal"}),

@@ -9,6 +9,10 @@ from diagnostics import names
 from diagnostics.wire.exposition import SeriesLayout
 from diagnostics.wire.json_body import decimal
 
+# What a histogram or counter measures of an engine's tokens: seconds to the first one and between two, and how many.
+FIRST_TOKEN, NEXT_TOKEN = "first_token", "next_token"
+GENERATED, PROMPTED = "generated", "prompted"
+_REQUEST_SECONDS, _SUM = "request_seconds", "_sum"
 # A status from here on is the server's failure; below, it is the caller's request that was wrong.
 _SERVER_ERROR = 500
 
@@ -62,6 +66,7 @@ class ServerKind:
         behind: of a server in front of others, gauges of a limit of one of them -> what it means in an `EngineSample`.
         shows_behind: of such a server, a family and the label by which it has a series for each server behind it.
         requests: series -> which counter it adds to.
+        tokens_seen: series, or family of a histogram -> what it measures of tokens.
         errors: series of failed requests -> the label with the HTTP status; empty where all are failures.
         failed: values of that label that mean a failure of the server, where it is no HTTP status.
         stored: patterns of the names that are read from a store; of a kind that is not read, one that shows it.
@@ -88,6 +93,7 @@ class ServerKind:
     behind: Mapping[str, str] = field(default_factory=dict)
     shows_behind: tuple[str, str] = ("", "")
     requests: Mapping[str, str] = field(default_factory=dict)
+    tokens_seen: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     failed: frozenset[str] = frozenset()
     stored: tuple[str, ...] = ()
@@ -109,7 +115,12 @@ class ServerKind:
     @property
     def shows_time(self) -> bool:
         """Whether its page tells how long requests are in the engine."""
-        return "request_seconds" in self.requests.values()
+        return _REQUEST_SECONDS in self.requests.values()
+
+    @property
+    def latencies(self) -> tuple[str, ...]:
+        """The histograms of the whole time of a request."""
+        return tuple(name.removesuffix(_SUM) for name, counter in self.requests.items() if counter == _REQUEST_SECONDS)
 
     @property
     def restarted(self) -> str:
@@ -154,3 +165,14 @@ class ServerKind:
             for name in self.requests.keys() & layout.by_name.keys()
             for slot in layout.by_name[name]
         )
+
+
+def token_series(prefix: str) -> Mapping[str, str]:
+    """Return what vLLM and the servers that took over its names tell of tokens; its newer name of a gap comes last."""
+    return {
+        f"{prefix}time_to_first_token_seconds": FIRST_TOKEN,
+        f"{prefix}time_per_output_token_seconds": NEXT_TOKEN,
+        f"{prefix}inter_token_latency_seconds": NEXT_TOKEN,
+        f"{prefix}generation_tokens_total": GENERATED,
+        f"{prefix}prompt_tokens_total": PROMPTED,
+    }

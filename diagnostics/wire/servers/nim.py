@@ -6,7 +6,7 @@ Sources: NIM for LLMs, "Observability" (`/v1/metrics`).
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import ServerKind
+from diagnostics.wire.servers.kind import ServerKind, token_series
 
 KIND = ServerKind(
     name="NVIDIA NIM",
@@ -20,6 +20,7 @@ KIND = ServerKind(
     ),
     gauges={"num_requests_running": "scheduled", "num_requests_waiting": "waiting", names.NIM_SLOTS: "slots"},
     requests={f"{names.SERVE_LATENCY}_count": "success", f"{names.SERVE_LATENCY}_sum": "request_seconds"},
+    tokens_seen=token_series(""),
     errors={"request_failure_total": ""},
     labels=frozenset({"finished_reason"}),
     unread=("the blocks of NIM's KV cache", "how long requests wait in its queue"),

@@ -5,7 +5,7 @@ Sources: sglang, `srt/metrics/collector.py`, `docs/references/production_metrics
 
 from __future__ import annotations
 
-from diagnostics.wire.servers.kind import ServerKind, ServerOption
+from diagnostics.wire.servers.kind import ServerKind, ServerOption, token_series
 
 KIND = ServerKind(
     name="SGLang",
@@ -23,6 +23,7 @@ KIND = ServerKind(
         "sglang:e2e_request_latency_seconds_count": "success",
         "sglang:e2e_request_latency_seconds_sum": "request_seconds",
     },
+    tokens_seen=token_series("sglang:"),
     labels=frozenset({"tp_rank", "pp_rank", "dp_rank", "moe_ep_rank", "engine_type", "stage"}),
     slots=ServerOption(flag="--max-running-requests"),
     tokens=ServerOption(flag="--chunked-prefill-size"),

@@ -6,8 +6,10 @@ Sources: TensorRT-LLM, `metrics/collector.py`, `serve/openai_server.py`, `docs/s
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import ServerKind, ServerOption
+from diagnostics.wire.servers.kind import ServerKind, ServerOption, token_series
 
+# Its first releases had no prefix, Dynamo adds one with a colon.
+_PREFIXES = ("trtllm_", "trtllm:", "")
 _GAUGES = {
     "num_requests_running": "active",
     "num_requests_waiting": "queued",
@@ -29,22 +31,21 @@ _GAUGES = {
 _REQUESTS = {
     f"{names.SERVE_LATENCY}_count": "success",
     f"{names.SERVE_LATENCY}_sum": "request_seconds",
-    f"{names.SERVE_QUEUE}_sum": "queue_seconds",
-    f"{names.SERVE_INFERENCE}_sum": "infer_seconds",
+    "request_queue_time_seconds_sum": "queue_seconds",
+    "request_inference_time_seconds_sum": "infer_seconds",
 }
-_PREFIXED = {prefix + name: meaning for name, meaning in _GAUGES.items() for prefix in names.SERVE_PREFIXES}
+_PREFIXED = {prefix + name: meaning for name, meaning in _GAUGES.items() for prefix in _PREFIXES}
 # Other servers without a prefix call these two the same.
 _SHARED = {"num_requests_running", "num_requests_waiting"}
 KIND = ServerKind(
     name="trtllm-serve",
-    marks=frozenset(
-        {*_PREFIXED, *(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in names.SERVE_PREFIXES)} - _SHARED
-    ),
+    marks=frozenset({*_PREFIXED, *(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in _PREFIXES)} - _SHARED),
     never=frozenset({names.NIM_SLOTS}),
     stored=("trtllm[_:].+",),
     gauges=_PREFIXED,
-    requests={prefix + name: counter for name, counter in _REQUESTS.items() for prefix in names.SERVE_PREFIXES},
-    errors={f"{prefix}request_error_total": "http_code" for prefix in names.SERVE_PREFIXES},
+    requests={prefix + name: counter for name, counter in _REQUESTS.items() for prefix in _PREFIXES},
+    tokens_seen={name: what for prefix in _PREFIXES for name, what in token_series(prefix).items()},
+    errors={f"{prefix}request_error_total": "http_code" for prefix in _PREFIXES},
     labels=frozenset({"finished_reason", "http_code", "engine_type", "cache_level", "cache_tier", "token_position"}),
     slots=ServerOption(flag="--max_batch_size", key="max_batch_size"),
     tokens=ServerOption(flag="--max_num_tokens", key="max_num_tokens"),
