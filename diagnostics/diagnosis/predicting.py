@@ -191,8 +191,6 @@ def _full(fitted: Fitted) -> Mapping[str, float]:
     }
 
 
-# All draws, as `diag whatif` makes them, and a short central run take about a second for five stages.
-_VISITS = 5_000
 # Recorded arrivals are replayed whole, 21 times and more: of more visits than these, closed forms tell alone.
 _MOST_REPLAYED = 5_000
 
@@ -295,12 +293,12 @@ def why_not(error: DiagError) -> str:
 
 @dataclass(slots=True)
 class Simulations:
-    """Forecasts by simulation, each deployment's made once."""
+    """Forecasts by simulation, as `diag whatif` and `diag tune` make them; each deployment's is made once."""
 
     _kept: dict[int, tuple[Fitted, Performance]] = field(default_factory=dict)
 
     def of(self, fitted: Fitted) -> Performance:
-        """Return a forecast by simulation, as long as a report may wait.
+        """Return a forecast by simulation.
 
         Raises:
             Unpredictable: the simulation takes more events than a run may have.
@@ -308,7 +306,7 @@ class Simulations:
         """
         # A deployment that is kept keeps its identity: no other one gets it meanwhile.
         if id(fitted) not in self._kept:
-            self._kept[id(fitted)] = fitted, performance(fitted, visits=_VISITS)
+            self._kept[id(fitted)] = fitted, performance(fitted)
         return self._kept[id(fitted)][1]
 
 

@@ -1,16 +1,21 @@
-"""`diag explain` and `diag tune` give one answer for one window."""
+"""`diag explain`, `diag whatif` and `diag tune` give one answer for one window."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
+import pytest
+
 from diagnostics.cli.tuning import Aim, tuned
+from diagnostics.diagnosis.diagnose import diagnose
 from diagnostics.diagnosis.explanation import WindowFacts, explain_evidence
+from diagnostics.diagnosis.finding import EndToEnd
 from diagnostics.diagnosis.proposal import TunedProposal
 from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, proposed
 from diagnostics.evidence.capacity import SIDE_BY_SIDE
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.forecast import search
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.forecast.document import forecast_document
@@ -51,6 +56,30 @@ def test_a_latency_that_only_refusals_keep_short_meets_no_objective() -> None:
     assert found.baseline.refused_share > 0.3
     assert found.best is None
     assert found.nearest is not None
+
+
+@pytest.mark.parametrize("capture", ["cpu-handed-single-instance", "gpu-handed-batch-window-long"])
+def test_a_change_has_the_same_figures_in_every_verb(capture: str) -> None:
+    evidence = evidence_of(capture)
+    cause = diagnose(evidence).findings[0]
+    assert cause.suggestion is not None
+    assert cause.suggestion.change is not None
+
+    effect, request = cause.effect, ChangeRequest(changes=(cause.suggestion.change,))
+    seen = SourceEvidence(evidence=evidence, window=WindowFacts(start=0.0, end=1.0, sources=()))
+    asked = proposed(seen, request).forecast.predicted
+    setting = cause.suggestion.change.settings[0]
+    vary = {cause.suggestion.change.model: {setting.path: [setting.value]}}
+    target = LatencyTarget.parse("p95 < 60s")
+    searched = search.tune(fit(evidence, entry_of(evidence, None)), target, vary=vary).best
+
+    assert isinstance(effect, EndToEnd)
+    assert effect.simulated
+    assert effect.mean == asked.mean
+    # Without a measured p95 none is predicted: there would be nothing to compare it with.
+    assert effect.p95 == (asked.p95 if effect.now_p95 is not None else None)
+    assert searched is not None
+    assert (searched.performance.mean, searched.performance.p95) == (asked.mean, asked.p95)
 
 
 def answers(instances: int, rate: float) -> tuple[str, str, TunedProposal, str]:
