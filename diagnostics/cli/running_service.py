@@ -88,6 +88,37 @@ class ServiceStateAnswer(TypedDict):
     incidents: list[_Incident]
 
 
+class _FleetEntry(TypedDict):
+    name: str
+    word: str
+    tone: str
+    headline: str
+    check: str
+    about: str
+    statistic: str
+    seconds: float | None
+    objective: str
+    missed: bool
+    per_second: float | None
+    since: Time | None
+    worker: int
+
+
+class _Worker(TypedDict):
+    worker: int
+    reported: Time | None
+    silent: bool
+    deployments: int
+
+
+class FleetAnswer(TypedDict):
+    """Of `/fleet`."""
+
+    now: Time
+    workers: list[_Worker]
+    deployments: list[_FleetEntry]
+
+
 class _Period(TypedDict):
     seconds: float
 

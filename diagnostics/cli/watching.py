@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from diagnostics.cli.running_service import PATIENCE, RunningService, ServiceStateAnswer
+from diagnostics.cli.running_service import PATIENCE, FleetAnswer, RunningService, ServiceStateAnswer
 from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
@@ -44,6 +44,25 @@ def states_of_service(url: str | None, options: SourceOptions, *, once: bool) ->
         except CollectError as error:
             yield {**state, "now": time.time(), "error": str(error)}
             time.sleep(PAUSE)
+
+
+def states_of_fleet(url: str | None, options: SourceOptions, *, once: bool) -> States:
+    """Yield the fleet as the service knows it, every few seconds; the last one with an `error` while it is silent.
+
+    Raises:
+        CollectError: it does not answer the first time.
+
+    """
+    service = RunningService(url, options)
+    fleet: Json = service.json("/fleet", FleetAnswer)
+    yield fleet
+    while not once:
+        time.sleep(PAUSE)
+        try:
+            fleet = service.json("/fleet", FleetAnswer)
+            yield fleet
+        except CollectError as error:
+            yield {**fleet, "now": time.time(), "error": str(error)}
 
 
 def states_of_sources(sources: Sequence[str], interval: float, options: SourceOptions) -> States:

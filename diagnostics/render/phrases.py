@@ -88,7 +88,7 @@ def felt(
     item = next(iter(explanation.anatomy), None)
     if subject is not None:
         item = min(explanation.anatomy, key=lambda one: _distance(one, subject), default=None)
-    if item is not None and subject is not None and not _is_entry(item, subject):
+    if item is not None and subject is not None and not is_entry(item, subject):
         item = None
     parts = [figure] if figure else []
     failed = impact.share_of_requests_failed
@@ -104,7 +104,7 @@ def felt(
     return ", ".join(parts)
 
 
-def _is_entry(item: Anatomy, on: Subject) -> bool:
+def is_entry(item: Anatomy, on: Subject) -> bool:
     """Return whether requests of an entry point pass a subject; all do where that is no model."""
     return _distance(item, on) < 2
 
@@ -113,17 +113,39 @@ def _entry(item: Anatomy) -> Subject:
     return Subject(server=item.server, ensemble=item.ensemble, model=None if item.ensemble else item.stages[0].model)
 
 
-def _latency(explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None) -> str:
-    show = Unit.SECONDS.show
+class EntryLatency(NamedTuple):
+    """A statistic of the request time of an entry point: its name, as `p95`, and seconds."""
+
+    statistic: str
+    seconds: float
+
+
+def entry_latency(
+    explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None = None
+) -> EntryLatency:
+    """Return the objective's statistic where it is measured, else the 95th percentile, else `mean` seconds."""
     if objective is not None:
         measured = latency_of(explanation.evidence, item, objective.quantile)
         if measured is not None:
-            return f"{objective.statistic} {show(measured)}, objective {show(objective.seconds)}"
+            return EntryLatency(objective.statistic, measured)
     # A summary holds no more than counters do: not what was held back.
     summary = latency_of(explanation.evidence, item, 0.95) if mean == item.mean_seconds else None
     p95 = item.spread.p95 if item.spread else summary
-    latency = f"mean {show(mean)}" if p95 is None else f"p95 {show(p95)}"
-    return f"{latency}, objective {objective.statistic} {show(objective.seconds)}" if objective else latency
+    return EntryLatency("mean", mean) if p95 is None else EntryLatency("p95", p95)
+
+
+def _latency(explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None) -> str:
+    show = Unit.SECONDS.show
+    statistic, seconds = entry_latency(explanation, item, mean, objective)
+    return f"{statistic} {show(seconds)}{beside_objective(statistic, objective)}"
+
+
+def beside_objective(statistic: str, objective: Objective | None) -> str:
+    """Return the objective as it follows a latency of that statistic, after a comma; empty without an objective."""
+    if objective is None:
+        return ""
+    named = "" if statistic == objective.statistic else f"{objective.statistic} "
+    return f", objective {named}{Unit.SECONDS.show(objective.seconds)}"
 
 
 def _distance(item: Anatomy, on: Subject) -> int:

@@ -16,6 +16,7 @@ from diagnostics.service.attention import Attention
 from diagnostics.service.component import Component
 from diagnostics.service.daemon import Daemon
 from diagnostics.service.discovery import Discovery, sources_of
+from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
@@ -128,6 +129,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     # What is found later may have been watched before: its incidents go on.
     telling.resume(resumed, None if settings.discovery.sources else service.deployments)
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
+    fleet = FleetBoard(service, history.workers)
     context = WebContext(
         service=service,
         history=history.reader,
@@ -136,10 +138,11 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
         intake=intake,
         objectives=objectives,
         attention=attention,
+        fleet=fleet,
     )
     web = WebServer(context)
     grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
-    return service, [*telemetry, history, objectives, telling, web, *grpc_door]
+    return service, [*telemetry, history, objectives, telling, fleet, web, *grpc_door]
 
 
 def _grpc_door(

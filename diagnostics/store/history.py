@@ -23,6 +23,7 @@ from diagnostics.store.packing import Packer
 from diagnostics.store.reader import MOST_ROWS, HistoryReader
 from diagnostics.store.recorder import Recorder
 from diagnostics.store.tables import Row, incident_of, incidents
+from diagnostics.store.workers import WorkerReports
 from diagnostics.store.writer import Writer
 from diagnostics.wire.records import Scrape
 
@@ -39,6 +40,7 @@ class History:
 
     Attributes:
         reader: answers questions about the past.
+        workers: what the workers of a fleet report of themselves.
 
     """
 
@@ -77,6 +79,7 @@ class History:
         self._listed: list[Row] = []
         self._cleaned = float("-inf")
         self.reader = HistoryReader(self._database, settings.directory)
+        self.workers = WorkerReports(self._database)
 
     def start(self) -> None:
         """Begin to write."""

@@ -193,6 +193,15 @@ journal = Table(
     Index("journal_by_time", "at"),
 )
 
+# What each worker of a fleet last reported: `diagnostics.store.workers.WorkerReport`, deflated.
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
 
 Row = dict[str, Any]
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")

@@ -12,16 +12,18 @@ from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import IncidentBook
+from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.service.state import Evaluation, TargetState
-from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings, WebSettings
+from diagnostics.settings.tree import DeploymentSettings, FleetSettings, ServerSettings, Settings, WebSettings
 from diagnostics.signals.signal import Scope
 from diagnostics.slo.slo import Slo
 from diagnostics.store.reader import HistoryReader
+from diagnostics.store.workers import WorkerReports
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
@@ -32,7 +34,10 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Serving:
-    """The service of some deployments, each of one server. Nothing is read: verdicts are put on its board."""
+    """The service of some deployments, each of one server. Nothing is read: verdicts are put on its board.
+
+    The fleet's clock is `ahead` by so many seconds.
+    """
 
     names: Sequence[str]
     history: HistoryReader | None = None
@@ -41,6 +46,9 @@ class Serving:
     web: Mapping[str, object] = field(default_factory=dict)
     objective: str = ""
     slos: Sequence[Slo] = ()
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    reports: WorkerReports | None = None
+    ahead: float = 0.0
 
     def __enter__(self) -> Serving:
         urls = {name: f"http://{name}.example:8000" for name in self.names}
@@ -50,16 +58,19 @@ class Serving:
             deployment=tuple(
                 DeploymentSettings(name=name, servers=(url,), objective=self.objective) for name, url in urls.items()
             ),
+            fleet=self.fleet,
         )
         self.service = Service(settings, metrics=self.metrics)
         self.books = {name: IncidentBook(name, open_after=1) for name in self.names}
         self.keeper = SloKeeper(self.slos) if self.slos else None
+        self.board = FleetBoard(self.service, self.reports, lambda: time.time() + self.ahead)
         context = WebContext(
             service=self.service,
             history=self.history,
             settings=settings,
             metrics=self.metrics,
             objectives=self.keeper,
+            fleet=self.board,
         )
         self._web = WebServer(context)
         self._web.start()

@@ -17,9 +17,10 @@ from sqlalchemy.exc import OperationalError
 from diagnostics.checks.catalogue import HEADINGS, catalogue
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
-from diagnostics.service.http.page import frame, standing
-from diagnostics.service.http.page.standing import standings
+from diagnostics.service import fleet_rows
+from diagnostics.service.http.page import frame
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.standing import standings
 from diagnostics.slo.slo import Promise, Slo, Triton
 from diagnostics.store.history import History
 from tests.builders import SERVER
@@ -328,10 +329,10 @@ def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
 def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_requested(
     service: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = standing.Fleet()
+    made = fleet_rows.FleetRows()
     state = service.service.board.read()
     made.update(state)
-    monkeypatch.setattr(standing, "_made", lambda _: pytest.fail("made again"))
+    monkeypatch.setattr(fleet_rows, "_made", lambda *_: pytest.fail("made again"))
 
     assert any(row.spark for _, row in made.rows(standings(state)))
 

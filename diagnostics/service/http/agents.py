@@ -43,11 +43,15 @@ class ServiceTools:
 
     def all(self) -> Sequence[Callable[..., Awaitable[str]]]:
         """Return the tools."""
-        return (self.state, self.explain, self.why_not, self.whatif, self.incidents, self.slo, self.runbook)
+        return (self.state, self.fleet, self.explain, self.why_not, self.whatif, self.incidents, self.slo, self.runbook)
 
     async def state(self) -> str:
         """Return what is wrong now, as JSON: servers, deployments with their findings, open incidents."""
         return await self._read("/state")
+
+    async def fleet(self) -> str:
+        """Return how all deployments of all workers stand, the worst first, as JSON."""
+        return await self._read("/fleet")
 
     async def explain(self, deployment: Deployment, at: At = None, since: Since = 300.0) -> str:
         """Say why a deployment is slow, now or at a moment of the past, and which line to change."""

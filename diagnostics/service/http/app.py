@@ -14,15 +14,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics import __version__
 from diagnostics.errors import not_installed
+from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.http import api, health, metrics, otlp, page, probe
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.fleet import fleet_router
 from diagnostics.service.http.guard import Guard, Hosts
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
-from diagnostics.service.http.page.standing import Fleet
 from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
 from diagnostics.service.http.what_if import what_if_router
 from diagnostics.service.http.writes import writes_router
@@ -149,10 +150,11 @@ def application(context: WebContext) -> FastAPI:
     )
     prefix = prefix_of(web.external_url, web.route_prefix)
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
-    fleet = Fleet()
+    fleet = context.fleet or FleetBoard(context.service, clock=context.clock)
     live = Live(context.service.board, [exposition.update, fleet.update], [exposition.render, credentials.refresh])
     probes = probe.Probes(context)
-    reading = [api.router(context, live), what_if_router(context), api.past_router(context), api.slo_router(context)]
+    now = (api.router(context, live), fleet_router(fleet), what_if_router(context))
+    reading = (*now, api.past_router(context), api.slo_router(context))
     agents = _agents(reading, context) if web.mcp else None
     app = _made(live, agents.lifespan if agents else None)
     app.state.operators = frozenset(web.operators)

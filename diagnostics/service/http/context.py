@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diagnostics.service.attention import Attention
+from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
@@ -28,6 +29,7 @@ class WebContext:
         intake: takes spans; None where none are received.
         objectives: counts what objectives are about; None where there are none.
         attention: what people told the service.
+        fleet: how all deployments stand; None for those of this process alone.
 
     """
 
@@ -39,3 +41,4 @@ class WebContext:
     intake: OtlpIntake | None = None
     objectives: SloKeeper | None = None
     attention: Attention = field(default_factory=Attention)
+    fleet: FleetBoard | None = None

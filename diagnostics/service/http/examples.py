@@ -101,6 +101,43 @@ EXAMPLES: Json = {
         "faults": [],
     },
     "deployments": [_DEPLOYMENT],
+    "fleet": {
+        "now": _AT + 1,
+        "worker": 0,
+        "workers": [
+            {
+                "worker": 0,
+                "url": "https://diag.example.org/",
+                "reported": _AT + 1,
+                "silent": False,
+                "deployments": 1,
+            }
+        ],
+        "deployments": [
+            {
+                "name": "chat",
+                "word": "degraded",
+                "tone": "critical",
+                "headline": _SUMMARY,
+                "check": _CHECK,
+                "about": "safety",
+                "entry": "chat",
+                "statistic": "p95",
+                "seconds": 0.651,
+                "objective": "p95 < 200ms",
+                "missed": True,
+                "per_second": 37.9,
+                "since": 1795813200.0,
+                "at": _AT,
+                "servers": 1,
+                "down": 0,
+                "harm": 0.5063,
+                "place": 1,
+                "worker": 0,
+                "url": "https://diag.example.org/deployments/chat",
+            }
+        ],
+    },
     "why": {
         "check": _CHECK,
         "title": _TITLE,

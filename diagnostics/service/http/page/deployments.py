@@ -17,8 +17,8 @@ from diagnostics.render.explanation.why_not import account
 from diagnostics.render.slo.document import budget_left
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.incidents import IncidentFilter, find
-from diagnostics.service.http.page.standing import UNREACHABLE, Standing, standings
 from diagnostics.service.http.page.timelines import RANGES, RangeRequest, models, name_of
+from diagnostics.service.standing import UNREACHABLE, Standing, standings
 from diagnostics.service.state import Evaluation, LiveState
 from diagnostics.slo.replaying import of_deployment
 

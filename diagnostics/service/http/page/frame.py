@@ -20,7 +20,7 @@ from diagnostics.diagnosis.change_options import as_given
 from diagnostics.render.html_page import asset, environment
 from diagnostics.render.plain import clean
 from diagnostics.render.slo import document
-from diagnostics.service.http.page.standing import is_down, reason, roots, since
+from diagnostics.service.standing import is_down, reason, roots, since
 from diagnostics.units import Unit, span, utc
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}

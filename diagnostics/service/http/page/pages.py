@@ -21,13 +21,13 @@ from diagnostics.errors import CollectError, DiagError
 from diagnostics.render.explanation.html import FindingView, drawn, parts, reported
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.text import as_text
+from diagnostics.service.fleet import FleetBoard, FleetEntry
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, frame, incidents
 from diagnostics.service.http.page.deployments import Values, felt, replayed, standing_of, standings_now
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
 from diagnostics.service.http.page.slos import shown_slos
-from diagnostics.service.http.page.standing import UNREACHABLE, Fleet, Standing, is_down, roots, standings
 from diagnostics.service.http.page.timelines import (
     LONGEST,
     SHORTEST,
@@ -40,6 +40,7 @@ from diagnostics.service.http.page.timelines import (
 )
 from diagnostics.service.http.what_if import MOST_SETTINGS, forecast_of, plainly
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.standing import UNREACHABLE, Standing, is_down, roots, standings
 from diagnostics.service.state import LiveState
 from diagnostics.settings.addresses import prefix_of
 from diagnostics.signals.signal import Subject
@@ -77,7 +78,7 @@ OPEN_SHOWN, PAST_SHOWN = 20, 5
 ENTRIES_DRAWN = 1
 
 
-def home_values(context: WebContext, fleet: Fleet) -> Values:
+def home_values(context: WebContext, fleet: FleetBoard) -> Values:
     """Return what the template shows."""
     state = context.service.board.read()
     found = standings(state, context.service.deployments)
@@ -91,6 +92,8 @@ def home_values(context: WebContext, fleet: Fleet) -> Values:
         "watched": bool(context.service.deployments),
         "rows": tuple(fleet.rows(found)),
         "servers": len(state.targets),
+        "workers": context.service.settings.fleet.workers,
+        "worker": context.service.settings.fleet.worker,
         "tally": tuple(_tally(found)),
         "down": _down(found, first),
         "others": others[:OTHERS_SHOWN],
@@ -105,7 +108,7 @@ def home_values(context: WebContext, fleet: Fleet) -> Values:
     }
 
 
-def _tally(found: Sequence[Standing]) -> Iterator[tuple[str, int, str]]:
+def _tally(found: Sequence[Standing | FleetEntry]) -> Iterator[tuple[str, int, str]]:
     """Yield each word with how many stand so, and the worst tone among them, the worst first."""
     tones: dict[str, str] = {}
     for one in found:
@@ -279,7 +282,7 @@ class Shown:
 class Pages:
     """Makes contents; each method is one kind of page."""
 
-    def __init__(self, context: WebContext, fleet: Fleet) -> None:
+    def __init__(self, context: WebContext, fleet: FleetBoard) -> None:
         web = context.settings.web
         self._context, self._fleet = context, fleet
         self.frame = Frame(context.clock, prefix_of(web.external_url, web.route_prefix).links)
@@ -361,6 +364,16 @@ class Pages:
         )
         return Shown("Incidents", content, lives=True)
 
+    def fleet(self) -> Shown:
+        """All deployments of all workers."""
+        state = self._fleet.state()
+        wrong = sum(one.tone in ("critical", "warning") for one in state.deployments)
+        failing = () if len(state.workers) == 1 else troubles(self._context.metrics)
+        content = self.frame.content(
+            "fleet.html", fleet=state, tally=tuple(_tally(state.deployments)), troubles=tuple(failing)
+        )
+        return Shown(f"({wrong}) Fleet" if wrong else "Fleet", content, lives=True)
+
     def slos(self) -> Shown:
         """How the objectives stand."""
         try:
@@ -401,11 +414,12 @@ Text = Annotated[str, Query(max_length=200)]
 Settings = Annotated[Sequence[Text], Query(alias="set", max_length=MOST_SETTINGS)]
 
 
-def router(context: WebContext, fleet: Fleet) -> APIRouter:
+def router(context: WebContext, fleet: FleetBoard) -> APIRouter:
     """Return the pages, their contents alone under `/fragments`, and the files they use."""
     routes, pages = APIRouter(include_in_schema=False), Pages(context, fleet)
     _add(routes, pages, "/", lambda: pages.now(), fragment=f"{FRAGMENTS}/now")
     _add(routes, pages, "/runbooks", lambda: pages.runbooks())
+    _add(routes, pages, "/fleet", lambda: pages.fleet())
     _add(routes, pages, "/slos", lambda: pages.slos())
     _add_parametrized(routes, pages)
     _add_files(routes)

@@ -1,6 +1,6 @@
 // Keys: they move the focus, and what has the focus does the rest by itself.
 const typing = (target) => target.closest("input:not([type=hidden]), select, textarea, [contenteditable]");
-const go = { h: "/", i: "/incidents", o: "/slos", r: "/runbooks" };
+const go = { h: "/", f: "/fleet", i: "/incidents", o: "/slos", r: "/runbooks" };
 const { base } = document.documentElement.dataset;
 const dialog = document.getElementById("keys");
 let prefix = 0;

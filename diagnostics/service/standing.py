@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.anatomy.cells import Anatomy
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.diagnosis.undecided import unseen_time
-from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.series import instants, series
 from diagnostics.render import phrases
 from diagnostics.service.state import OLD_AFTER, Evaluation, LiveState, TargetState
-from diagnostics.signals.signal import Subject
-from diagnostics.signals.triton import REQUEST_SECONDS
 
 _TONES = {
     Verdict.HEALTHY: "healthy",
@@ -25,7 +19,8 @@ _TONES = {
     Verdict.DEGRADED: "warning",
 }
 UNREACHABLE, PARTLY = "unreachable", "partly unreachable"
-_ORDER = ("critical", "warning", "quiet", "healthy")
+# Of tones, the worst first.
+ORDER = ("critical", "warning", "quiet", "healthy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +142,25 @@ def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bo
 def _rank(standing: Standing) -> tuple[int, float, int, str]:
     """Critical first, then by the harm to requests; what cannot be read, whose harm nobody knows, before what has none.
 
-    The last verdict on what cannot be read tells of the past. What was never read comes last: it may be a wrong name.
+    What was never read comes last: it may be a wrong name.
+    """
+    return ORDER.index(standing.tone), -harm_of(standing), place_of(standing), standing.name
+
+
+def harm_of(standing: Standing) -> float:
+    """Return the share of latency or of requests that the worst cause takes, 0 to 1.
+
+    It is 0 where nothing can be read: the last verdict tells of the past.
     """
     actionable = standing.explanation.actionable if standing.explanation and standing.word != UNREACHABLE else ()
-    harm = max((one.impact.harm for one in actionable), default=0.0)
-    return _ORDER.index(standing.tone), -harm, _place(standing), standing.name
+    return max((one.impact.harm for one in actionable), default=0.0)
 
 
-def _place(standing: Standing) -> int:
+def place_of(standing: Standing) -> int:
+    """Return the order among deployments of one tone and the same harm.
+
+    0 is one that was read before and cannot be now, 1 one that is not healthy, 2 any other, as one never read.
+    """
     if standing.word in (UNREACHABLE, PARTLY):
         return 0 if any(one.last_success is not None for one in standing.down) else 2
     wrong = standing.explanation is not None and _TONES[standing.explanation.verdict] == "warning"
@@ -177,97 +183,3 @@ def since(standing: Standing) -> float | None:
     first = explanation.actionable[0]
     known = next((one.onset for one in standing.incidents if one.fingerprint == first.id), None)
     return known if known is not None else (first.onset.at if first.onset else None)
-
-
-# The drawing's own units.
-WIDTH, HEIGHT = 120.0, 24.0
-# More points than this are finer than the drawing.
-_STRETCHES = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spark:
-    """The mean time of the busiest entry's requests over the window: path data, and the same in words."""
-
-    path: str
-    reported: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRow:
-    """A deployment's row. Without traffic `entry` is empty, the figures are None and there is no `spark`."""
-
-    entry: str = ""
-    mean_seconds: float | None = None
-    per_second: float | None = None
-    spark: Spark | None = None
-
-
-class Fleet:
-    """Makes rows, and keeps those whose verdict has not changed."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, tuple[Evaluation, FleetRow]] = {}
-
-    def update(self, state: LiveState) -> None:
-        """Make the rows of new verdicts before anyone asks, while their windows are still at hand."""
-        for name, evaluation in state.evaluations.items():
-            self._row(name, evaluation)
-
-    def rows(self, standings: Sequence[Standing]) -> Iterator[tuple[Standing, FleetRow]]:
-        """Yield each deployment with its row."""
-        gone = set(self._rows) - {one.name for one in standings}
-        for name in gone:
-            self._rows.pop(name, None)
-        for one in standings:
-            yield one, self._row(one.name, one.evaluation)
-
-    def _row(self, name: str, evaluation: Evaluation | None) -> FleetRow:
-        if evaluation is None:
-            return FleetRow()
-        known = self._rows.get(name)
-        if known is None or known[0] is not evaluation:
-            known = self._rows[name] = (evaluation, _made(evaluation.explanation))
-        return known[1]
-
-
-def _made(explanation: Explanation) -> FleetRow:
-    if not explanation.anatomy:
-        return FleetRow()
-    busiest, window = explanation.anatomy[0], explanation.window
-    seconds = window.end - window.start
-    return FleetRow(
-        entry=busiest.ensemble or busiest.stages[0].model,
-        mean_seconds=None if unseen_time(explanation.evidence, busiest) else busiest.mean_seconds,
-        per_second=busiest.requests / seconds if seconds > 0 else None,
-        spark=_spark(explanation.evidence, busiest),
-    )
-
-
-def _spark(evidence: Evidence, item: Anatomy) -> Spark | None:
-    on = Subject(server=item.server, ensemble=item.ensemble) if item.ensemble else _model(item)
-    readings = series(evidence, REQUEST_SECONDS, on, instants(evidence.moments(item.server), _STRETCHES))
-    values = [sample.reading.value for sample in readings]
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return None
-    show = REQUEST_SECONDS.unit.show
-    return Spark(
-        path=_path(values, max(known)),
-        reported=f"time of a request: {show(known[0])} at first, {show(known[-1])} at last",
-    )
-
-
-def _model(item: Anatomy) -> Subject:
-    return Subject(server=item.server, model=item.stages[0].model)
-
-
-def _path(values: Sequence[float | None], most: float) -> str:
-    """Return a line through the known values, zero at the bottom; it breaks where a value is not known."""
-    step, parts, drawing = WIDTH / max(len(values) - 1, 1), [], False
-    for number, value in enumerate(values):
-        if value is not None:
-            y = HEIGHT - 2 - (HEIGHT - 4) * (value / most if most > 0 else 0.0)
-            parts.append(f"{'L' if drawing else 'M'}{number * step:.1f},{y:.1f}")
-        drawing = value is not None
-    return " ".join(parts)
