@@ -128,7 +128,7 @@ class _Wait(Duration):
     "--request-timeout", type=DURATION, default="30s", show_default=True, help="After which a request has failed."
 )
 @click.option("--capture", type=click.Path(path_type=Path), help="Keep what was read meanwhile, as diag record does.")
-@output_option("html")
+@output_option()
 @click.option(
     "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw latency over load and over throughput."
 )

@@ -30,7 +30,7 @@ Exit: 0 compared, 2 usage, 3 a capture could not be read.
 
 @click.command(epilog=_EPILOG)
 @two_windows
-@output_option("html")
+@output_option()
 @click.pass_context
 def command(ctx: click.Context, before: WindowChoice, after: WindowChoice, output: str) -> None:
     """Compare two windows: what changed, and which change explains it."""

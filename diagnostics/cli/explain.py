@@ -14,7 +14,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.options import nearest, places_given
-from diagnostics.cli.output import show, show_patch
+from diagnostics.cli.output import output_option, show, show_patch
 from diagnostics.cli.running_service import CheckReply, RunningService, path_of, url_option
 from diagnostics.cli.sources import moment, warn
 from diagnostics.diagnosis.diagnose import Validation
@@ -173,13 +173,7 @@ Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 
 @click.command(epilog=_EPILOG)
 @click.option("--objective", metavar="LIMIT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json", "markdown", "html", "patch"]),
-    default="text",
-    show_default=True,
-    help="How to write it; patch is what `git apply` and `patch -p1` take.",
-)
+@output_option("patch", help="How to write it; patch is what `git apply` and `patch -p1` take.")
 @click.option("-v", "--verbose", is_flag=True, help="Show all evidence, assumptions, blind spots and other findings.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")

@@ -11,13 +11,13 @@ import click
 
 from diagnostics.cli.lint_rules import chosen, page, table
 from diagnostics.cli.options import coloured, is_given
-from diagnostics.cli.output import show_patch
+from diagnostics.cli.output import output_option, show, show_patch
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import LintSeverity
 from diagnostics.lint.run import LintReport, lint
 from diagnostics.lint.settings import LintSettings, settings_file, settings_of
-from diagnostics.render.lint.text import count, lint_text, sums
+from diagnostics.render.lint.text import count, lint_document, lint_text, sums
 from diagnostics.render.plain import clean, visible
 
 _EPILOG = """\b
@@ -42,7 +42,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command(epilog=_EPILOG)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option("--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
+@output_option("sarif")
 @click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in LintSeverity), "never"]),
@@ -128,6 +128,8 @@ def _print(report: LintReport, output: str, runbooks: str) -> None:
         from diagnostics.render.lint.json import lint_report
 
         click.echo(visible(json.dumps(lint_report(report), indent=1, ensure_ascii=False)))
+    elif output != "sarif":
+        show(output, lambda: lint_document(report), dict)
     else:
         from diagnostics.render.lint.json import lint_sarif
 

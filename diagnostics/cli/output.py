@@ -10,16 +10,16 @@ import click
 
 from diagnostics.cli.options import Decorator, coloured
 from diagnostics.render.document import Document
+from diagnostics.render.formats import form_names, written
 from diagnostics.render.json_head import Json
-from diagnostics.render.markdown import as_markdown
 from diagnostics.render.plain import legible
 from diagnostics.render.text import as_text
 
 
-def output_option(*more: str) -> Decorator:
-    """Return the option `--output`; `more` are forms besides text, JSON and Markdown."""
-    choices = click.Choice(["text", "json", "markdown", *more])
-    return click.option("--output", type=choices, default="text", show_default=True)
+def output_option(*more: str, help: str | None = None) -> Decorator:
+    """Return the option `--output`; `more` are forms besides those of every document."""
+    choices = click.Choice(["text", "json", *form_names(), *more])
+    return click.option("--output", type=choices, default="text", show_default=True, help=help)
 
 
 def show(
@@ -30,15 +30,15 @@ def show(
     *,
     err: bool = False,
 ) -> None:
-    """Print the document as text or Markdown, the data as JSON, or the page; `err` is for standard error."""
+    """Print the document in a form, or the data as JSON; `page` is a richer one, and `err` for standard error."""
     if output == "json":
         found = data()
         text = found if isinstance(found, bytes) else f"{json.dumps(found, indent=1, allow_nan=False)}\n"
         click.echo(text, nl=False, err=err)
     elif output == "html" and page is not None:
         click.echo(page(), nl=False, err=err)
-    elif output == "markdown":
-        click.echo(as_markdown(document()), nl=False, err=err)
+    elif output in form_names():
+        click.echo(written(document(), output), nl=False, err=err)
     else:
         click.echo(as_text(document(), coloured, unicode=_shows_unicode()), nl=False, err=err)
 

@@ -1,6 +1,7 @@
-"""What a verb says, before a format is chosen: blocks that the writers of text and Markdown know how to show.
+"""What a verb says, before a format is chosen: blocks that every writer knows how to show.
 
-A verb builds a `Document`; `diagnostics/render/text.py` and `diagnostics/render/markdown.py` write it and know no verb.
+A verb builds a `Document`. `diagnostics/render/text.py` and the modules of `diagnostics/render/formats/` write it and
+know no verb.
 Texts come as servers wrote them: a writer makes them safe. An empty text is not shown.
 """
 

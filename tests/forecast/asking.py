@@ -39,7 +39,7 @@ from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.render.explanation.json import Json, report
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report, forecast_schema
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from diagnostics.render.tuning.document import tuned_document
 from diagnostics.render.tuning.json import tuned_report, tuning_schema

@@ -20,7 +20,7 @@ from diagnostics.errors import UsageError
 from diagnostics.render.bench.document import bench_document
 from diagnostics.render.bench.html import bench_html
 from diagnostics.render.bench.json import ReportDocument, bench_json, bench_schema
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
 from tests.render.schemas import closed

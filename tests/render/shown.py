@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.explanation.document import explanation_document
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.plain import Style, plain
 from diagnostics.render.text import as_text
 

@@ -10,7 +10,7 @@ from diagnostics.diagnosis.diff import WindowDiff
 from diagnostics.render.diff.document import diff_document
 from diagnostics.render.diff.html import diff_html
 from diagnostics.render.diff.json import diff_report, diff_schema
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from tests.render.differences import NAMES, differences
 from tests.render.schemas import closed

@@ -11,7 +11,7 @@ from diagnostics.forecast.performance import Estimate
 from diagnostics.render.document import Document
 from diagnostics.render.forecast.document import forecast_document, load, sweep_document
 from diagnostics.render.forecast.json import forecast_report, forecast_schema, sweep_report
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report, verify_schema

@@ -11,7 +11,7 @@ import yaml
 
 from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.target import LatencyTarget
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.document import carried_document, tuned_document

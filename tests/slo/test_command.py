@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.slo_sources import reports_from
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.slo.document import shares, slo_document
 from diagnostics.render.slo.json import slo_report, slo_schema
 from diagnostics.slo.burn import DAY

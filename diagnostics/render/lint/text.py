@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.run import LintReport
+from diagnostics.render.document import Document, Headline, Table, TableColumn
 from diagnostics.render.plain import clean
 
 Style = Callable[[str, str], str]
@@ -16,6 +17,16 @@ _PLURALS = {LintSeverity.ERROR: "errors", LintSeverity.WARNING: "warnings", Lint
 def lint_text(report: LintReport, style: Style = lambda text, _: text) -> str:
     """Return the report; `style` gives a text a colour by name, plain by default."""
     return "".join(f"{line}\n" for line in _lines(report, style))
+
+
+def lint_document(report: LintReport) -> Document:
+    """Return the report for forms other than text: the sums, and a table of what was found."""
+    columns = [TableColumn(head=head) for head in ("where", "severity", "problem", "rule")]
+    rows = [
+        (str(one.place), one.severity.value, f"{one.message}: {one.help}" if one.help else one.message, one.rule)
+        for one in report.problems
+    ]
+    return [Headline(text=sums(report)), Table(columns=columns, rows=rows)]
 
 
 def _lines(report: LintReport, style: Style) -> Iterator[str]:

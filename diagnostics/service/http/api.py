@@ -21,7 +21,7 @@ from diagnostics import __version__
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.slo.document import slo_document
 from diagnostics.render.slo.json import slo_report
 from diagnostics.render.text import as_text

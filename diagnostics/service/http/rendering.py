@@ -10,7 +10,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from diagnostics.service.http.problems import JsonAnswer
 

@@ -18,7 +18,7 @@ from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report
-from diagnostics.render.markdown import as_markdown
+from diagnostics.render.formats.markdown import write as as_markdown
 from diagnostics.render.text import as_text
 from diagnostics.service.http.api import ONLY_KNOWN, PREFIX, OfDeployment
 from diagnostics.service.http.context import WebContext

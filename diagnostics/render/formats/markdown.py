@@ -19,7 +19,7 @@ from diagnostics.render.document import (
 from diagnostics.render.plain import code_lines, escaped
 
 
-def as_markdown(document: Document) -> str:
+def write(document: Document) -> str:
     """Return the document as Markdown."""
     blocks = ("\n".join(_lines(block)) for block in document)
     return "\n\n".join(filter(None, blocks)) + "\n"
