@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation, explain_evidence
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.signal import Subject
@@ -307,9 +307,9 @@ def _scrape(kind: BodyKind, time: float, body: object, name: str = "") -> Scrape
     return Scrape(server=SERVER, kind=kind, at=START + time, mono=START + time, body=raw, name=name)
 
 
-def explained(window: Window, objective: Objective | None = None) -> Explanation:
-    """Return the explanation of a window."""
-    return explain_window(window, objective=objective)
+def explained(window: Window, objective: Objective | None = None, *, present: bool = False) -> Explanation:
+    """Return the explanation of a window; `present` as `explain_evidence` takes it."""
+    return explain_evidence(WindowEvidence(window), objective=objective, present=present)
 
 
 def on(model: str, version: str | None = "1") -> Subject:

@@ -17,7 +17,7 @@ from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
-from diagnostics.evidence.stated import UntimedEvidence
+from diagnostics.evidence.untimed import UntimedEvidence
 from diagnostics.signals.signal import Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import Happened

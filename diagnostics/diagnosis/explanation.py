@@ -35,7 +35,6 @@ from diagnostics.signals.signal import Missing, Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import Stretches, in_order, settings_changed, stretches
-from diagnostics.window.window import Window
 
 
 class Verdict(StrEnum):
@@ -290,29 +289,6 @@ def explain(
     )
 
 
-def explain_window(
-    window: Window,
-    *,
-    sources: Sequence[str] | None = None,
-    blind_spots: Sequence[BlindSpot] = (),
-    objective: Objective | None = None,
-    present: bool = False,
-) -> Explanation:
-    """Return the explanation of a window of raw records.
-
-    Args:
-        window: what was read.
-        sources: whom it was read from; None names the servers that said something.
-        blind_spots: as `explain`.
-        objective: as `explain`.
-        present: leave out what a change of settings inside the window ended.
-
-    """
-    return explain_evidence(
-        WindowEvidence(window), sources=sources, blind_spots=blind_spots, objective=objective, present=present
-    )
-
-
 def explain_evidence(
     evidence: WindowEvidence,
     *,
@@ -321,9 +297,17 @@ def explain_evidence(
     objective: Objective | None = None,
     present: bool = False,
 ) -> Explanation:
-    """Return the explanation of evidence from a window; the rest is as in `explain_window`.
+    """Return the explanation of evidence from a window of raw records.
 
     Where settings were changed inside the window, each side is judged by its own.
+
+    Args:
+        evidence: of the window.
+        sources: whom it was read from; None names the servers that said something.
+        blind_spots: as `explain`.
+        objective: as `explain`.
+        present: leave out what a change of settings inside the window ended.
+
     """
     window = evidence.window
     named = tuple(window.servers if sources is None else sources)

@@ -10,14 +10,12 @@ from statistics import fmean
 from diagnostics import names
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS, engine_signal
 from diagnostics.signals.engine_samples import FEWEST_READS, EngineReads, mean_over, over_engine, share_of
-from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
+from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
 from diagnostics.window.normalize import series_named
 from diagnostics.window.view import METRICS, Counter, ModelView
 from diagnostics.wire.engine import EngineSample
-from diagnostics.wire.servers.catalogue import token_names
-from diagnostics.wire.servers.kind import FIRST_TOKEN, NEXT_TOKEN
 
 # Tokens of generation: each scheduled request in decoding adds one per iteration.
 _ENOUGH_TOKENS = 30
@@ -82,19 +80,13 @@ def _iteration_seconds(engine: EngineReads, _: ModelView) -> Reading:
     return Reading.of(seconds / iterations, Unit.SECONDS, METRICS, estimated=True, events=iterations, span=seconds)
 
 
-def _histogram_mean(*families: str) -> Read:
-    """Return a reader of the mean of what a histogram observed in the span: Δsum ÷ Δcount."""
-
-    def read(view: ModelView) -> Reading:
-        for family in families:
-            points = [
-                (own_value(view, at, f"{family}_sum"), own_value(view, at, f"{family}_count")) for at in _ends(view)
-            ]
-            if len(points) == 2 and None not in points[0] + points[1]:
-                return _mean(points)
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
-
-    return read
+def _engine_seconds(view: ModelView) -> Reading:
+    """Return the mean of what vLLM's histogram of whole requests observed in the span: Δsum ÷ Δcount."""
+    parts = (f"{names.VLLM_LATENCY}_sum", f"{names.VLLM_LATENCY}_count")
+    points = [(own_value(view, at, parts[0]), own_value(view, at, parts[1])) for at in _ends(view)]
+    if len(points) == 2 and None not in points[0] + points[1]:
+        return _mean(points)
+    return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
 
 
 def _mean(points: list[tuple[float | None, float | None]]) -> Reading:
@@ -129,17 +121,6 @@ def own_value(view: ModelView, position: int, name: str) -> float | None:
     return sum(found) if found else None
 
 
-def _latency(name: str, doc: str, *families: str, fix: str = "") -> Signal:
-    return Signal(
-        name=name,
-        unit=Unit.SECONDS,
-        scope=Scope.MODEL,
-        doc=doc,
-        readers=(_histogram_mean(*families),),
-        fix=fix,
-    )
-
-
 ENGINE_CONTEXT_SHARE = engine_signal(
     "engine_context_share",
     Unit.RATIO,
@@ -158,15 +139,15 @@ ENGINE_TOKEN_BUDGET = engine_signal(
 ENGINE_ITERATION_SECONDS = engine_signal(
     "engine_iteration_seconds", Unit.SECONDS, "Mean time of an iteration of the engine.", _iteration_seconds
 )
-ENGINE_SECONDS = _latency(
-    "engine_seconds",
-    "Mean time of a request in the engine, from its arrival there to its last token.",
-    names.VLLM_LATENCY,
+ENGINE_SECONDS = Signal(
+    name="engine_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="Mean time of a request in the engine, from its arrival there to its last token.",
+    readers=(_engine_seconds,),
     fix="trace requests (--trace-config=mode=opentelemetry --trace-config=level=TIMESTAMPS); a vLLM model tells it "
     'with the parameter REPORT_CUSTOM_METRICS "true"',
 )
-ENGINE_TTFT = _latency("engine_ttft", "Mean time to the first token.", *token_names(FIRST_TOKEN))
-ENGINE_TPOT = _latency("engine_tpot", "Mean time per output token after the first.", *token_names(NEXT_TOKEN))
 
 
 # Fewer stretches between reads than this leave a line through them free to tilt either way.

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from tests.bench.conftest import Goals
+from tests.builders import explained
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 CAPTURES = ("cpu-handed-single-instance", "cpu-handed-host-cpu-starved", "gpu-handed-single-instance")
@@ -41,7 +42,7 @@ def _merely_read(path: Path) -> int:
 
 def _explained(path: Path) -> Explanation:
     window = window_of(open_capture(path).scrapes())
-    return explain_window(window)
+    return explained(window)
 
 
 def _seconds(work: Callable[[Path], object], path: Path) -> float:

@@ -6,10 +6,10 @@ import json
 from functools import cache
 from pathlib import Path
 
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from tests.benchmark.score import Scored, judged
+from tests.builders import explained
 from tests.tuning.suggested import Suggested, of_explanation
 
 FOLDER = Path(__file__).parents[2] / "fixtures/benchmark"
@@ -29,6 +29,6 @@ def suggested_for(name: str) -> tuple[Suggested, ...]:
 @cache
 def _replayed(name: str) -> tuple[Scored, tuple[Suggested, ...]]:
     scrapes = tuple(open_capture(FOLDER / f"{name}.tar.xz").scrapes())
-    explanation = explain_window(window_of(scrapes))
+    explanation = explained(window_of(scrapes))
     found = tuple(of_explanation(f"benchmark {name}", scrapes, explanation))
     return judged(explanation, name, LABELS[name]), found

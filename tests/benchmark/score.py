@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
+from tests.builders import explained
 
 _RIGHT = ("hit", "silent", "excused")
 _BINS = ((0.0, 0.6), (0.6, 0.8), (0.8, 0.9), (0.9, 1.01))
@@ -51,7 +52,7 @@ def score(folder: Path, *, every: bool = False, by_kind: bool = False) -> int:
 
 def diagnose(path: Path, name: str, label: Mapping[str, object]) -> Scored:
     """Return what the tool says of one recorded incident, judged by its label."""
-    return judged(explain_window(window_of(open_capture(path).scrapes())), name, label)
+    return judged(explained(window_of(open_capture(path).scrapes())), name, label)
 
 
 def judged(explanation: Explanation, name: str, label: Mapping[str, object]) -> Scored:

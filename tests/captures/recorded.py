@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window import parsed as parsed_module
 from diagnostics.window import traces as traces_module
 from diagnostics.window.window import window_of
@@ -19,6 +19,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span, Take
 from diagnostics.wire.trace_export import read_spans
+from tests.builders import explained
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 HEALTHY = "healthy"
@@ -92,7 +93,7 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
     """Return the explanation of the window that these scrapes make."""
     with _bodies_parsed_once():
         window = window_of(scrapes)
-    return explain_window(window)
+    return explained(window)
 
 
 @cache

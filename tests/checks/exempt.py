@@ -21,8 +21,6 @@ EXEMPT: Mapping[tuple[str, str], tuple[tuple[float, ...], str]] = {
     ("checks/model_unavailable.py", "SHOWN_REASON"): (_BOTH, _SHOWN),
     ("signals/triton.py", "latency_quantile: quantile * 100"): (_BOTH, _UNIT),
     ("evidence/series.py", "MOST_SAMPLES"): (_BOTH, _SHOWN),
-    ("evidence/stated.py", "_EVENTS"): (_BOTH, "stated readings rest on many events; how many is not said"),
-    ("evidence/stated.py", "_SPAN"): (_BOTH, "stated readings span some time; how much is not said"),
     ("signals/arrivals.py", "dispersion: max(sum((one.seconds for one in bins)), (_ := 1e-09))"): (_BOTH, _ZERO),
     ("signals/arrivals.py", "_peak: max(sum((one.seconds for one in bins)), (_ := 1e-09))"): (_BOTH, _ZERO),
     ("signals/mix.py", "_shift: max(spread, (_ := 1e-09))"): (_BOTH, _ZERO),

@@ -9,8 +9,8 @@ from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Expected, Fires, Outcome, Quiet, Unknown
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.signal import Reading, Scope, Signal, Subject
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 WORDS_OF = {Fires: Expected.FIRES, Quiet: Expected.QUIET, Unknown: Expected.UNKNOWN}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.diagnosis.explanation import explain_window
-from tests.builders import Stage, SyntheticTriton, model_config
+from tests.builders import Stage, SyntheticTriton, explained, model_config
 from tests.builders_machine import Json, machine_window
 
 ON_FIRST = model_config("safety", groups=[{"kind": "KIND_GPU", "count": 1, "gpus": [0]}])
@@ -19,7 +18,7 @@ def card(percent: int) -> Json:
 def advised(*others: int) -> str:
     """Return what is advised where the model's card is full and the others are used so many per cent of the time."""
     window = machine_window(SyntheticTriton(models=(SAFETY,)), gpus=lambda _: [card(99), *map(card, others)])
-    (finding,) = explain_window(window).actionable
+    (finding,) = explained(window).actionable
     assert finding.check == "gpu-saturated"
     assert finding.suggestion is not None
     return finding.suggestion.text

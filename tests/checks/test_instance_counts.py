@@ -9,11 +9,11 @@ import pytest
 from diagnostics.checks import instances
 from diagnostics.checks.instances import instances_change
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 
 class Configured(StatedEvidence):

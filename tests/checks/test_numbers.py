@@ -13,7 +13,6 @@ from diagnostics.checks.check import Expected, Fires, Outcome, Unknown
 from diagnostics.checks.engine_gates import nothing_held_back
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.engine import (
     ENGINE_BLOCK_TOKENS,
     ENGINE_KV_BLOCKS,
@@ -26,6 +25,7 @@ from diagnostics.signals.engine import (
 from diagnostics.signals.host import MEMORY_GROWTH, MEMORY_LEFT
 from diagnostics.signals.signal import Reading, Signal, Subject
 from tests.checks.stated import decided, subject_of
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 
 class Varied(StatedEvidence):

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.diagnosis.explanation import explain_window
-from tests.builders import Stage, SyntheticTriton, model_config
+from tests.builders import Stage, SyntheticTriton, explained, model_config
 
 
 def overloaded(offered: float) -> SyntheticTriton:
@@ -15,7 +14,7 @@ def overloaded(offered: float) -> SyntheticTriton:
 
 @pytest.mark.parametrize("offered", [45.0, 60.0, 120.0])
 def test_batches_are_the_cause_however_much_more_is_offered_than_they_would_serve(offered: float) -> None:
-    (finding,) = explain_window(overloaded(offered).window()).actionable
+    (finding,) = explained(overloaded(offered).window()).actionable
 
     assert finding.check == "batch-size-collapse"
     assert finding.suggestion
@@ -23,7 +22,7 @@ def test_batches_are_the_cause_however_much_more_is_offered_than_they_would_serv
 
 
 def test_what_batches_save_of_an_overload_is_the_part_that_they_serve() -> None:
-    found = [explain_window(overloaded(offered).window()).actionable[0] for offered in (62.0, 120.0, 480.0)]
+    found = [explained(overloaded(offered).window()).actionable[0] for offered in (62.0, 120.0, 480.0)]
     saved = [finding.impact.seconds_per_request for finding in found]
 
     assert 3.0 > saved[0] > saved[1] > saved[2] > 0

@@ -9,10 +9,10 @@ from diagnostics.checks.check import Fires, Outcome, Unknown
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.inner_calls import FILLABLE_SHARE, NESTED_SHARE
 from diagnostics.signals.signal import Missing, Reading, Signal, Subject
 from diagnostics.units import Unit
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 # Others are called in step with it, and nothing tells whether they run ahead of it.
 IN_STEP = Reading.of(0.9, Unit.RATIO, "statistics", low=0.0, high=0.9, estimated=True)

@@ -12,12 +12,11 @@ from click.testing import CliRunner
 from diagnostics.cli import diff, evidence_source, verify, whatif
 from diagnostics.cli.evidence_source import EvidenceSource
 from diagnostics.cli.sources import WindowOptions
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
-from tests.builders import SERVER, START, Stage, model_config
+from tests.builders import SERVER, START, Stage, explained, model_config
 from tests.builders_changes import changed_in_place
 
 REPORTED = "settings of safety changed 13:47:45: count 1 → 2; what was before is left out"
@@ -82,7 +81,7 @@ def test_of_a_server_and_a_history_the_time_since_the_change_is_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The explanation itself is of the time before, where the fault was."""
-    read = explain_window(window_of(changed_in_place(FULL, FREE)))
+    read = explained(window_of(changed_in_place(FULL, FREE)))
     monkeypatch.setattr(evidence_source, "explained", lambda _: (read, False))
     source = EvidenceSource(
         names=("triton:8000",),

@@ -15,7 +15,7 @@ import urllib3
 from diagnostics.demo.environment import TritonEnvironment, find_environment, reference_root
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.signals.callers import CALLER_SECONDS
 from diagnostics.signals.signal import Subject
 from diagnostics.window.window import window_of
@@ -24,6 +24,7 @@ from diagnostics.wire.trace_export import decode_spans
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 from tests.benchmark.record import Spans, tracing
+from tests.builders import explained
 from tests.soak.running import until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
@@ -59,7 +60,7 @@ def explanation(shell: ModuleType) -> Explanation:
         gateway.provider.shutdown()
         until(lambda: _requests(spans.scrapes()) == REQUESTS, 30, "the spans of every request")
         window = window_of([*scrapes, *spans.scrapes()])
-    return explain_window(window)
+    return explained(window)
 
 
 def _server(environment: TritonEnvironment, spans_url: str) -> TritonLauncher:

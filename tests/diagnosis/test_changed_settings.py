@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.incident import Ending, IncidentBook
 from diagnostics.render import phrases
 from diagnostics.render.explanation.json import report
@@ -16,6 +16,7 @@ from diagnostics.window.stretches import Stretches, settings_changed, stretches
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from tests.builders import START, Stage, SyntheticTriton, model_config
+from tests.builders import explained as explained_window
 from tests.builders_changes import changed_in_place, config_read
 from tests.render.shown import text
 
@@ -37,7 +38,7 @@ def cut(scrapes: list[Scrape]) -> Stretches | None:
 
 
 def explained(scrapes: list[Scrape], *, present: bool = False) -> Explanation:
-    return explain_window(window_of(scrapes), present=present)
+    return explained_window(window_of(scrapes), present=present)
 
 
 def test_each_side_has_the_instances_of_its_time() -> None:
@@ -136,7 +137,7 @@ class Watched:
             for scrape in scrapes:
                 if scrape.mono // 1 == start:
                     self.window.add(scrape)
-            reported = explain_window(self.window.window(), present=True)
+            reported = explained_window(self.window.window(), present=True)
             self.verdicts.append((start - START, reported.verdict))
             for change in self.book.update(reported, start, start):
                 self.stated.append((start - START, change.kind.value, change.incident.ending))

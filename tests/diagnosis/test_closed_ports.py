@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import CaptureWriter, open_capture
@@ -16,6 +16,7 @@ from diagnostics.wire.failed_reads import LONGEST_REASON
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from tests.builders import START, model_config
+from tests.builders import explained as explained_window
 from tests.builders_traffic import Did, indexed, story_scrapes
 
 REFUSED, LATE = "connection refused", "no answer within 5 s"
@@ -43,7 +44,7 @@ def read(
 
 
 def explained(*scrapes: Sequence[Scrape]) -> Explanation:
-    return explain_window(window_of([one for part in scrapes for one in part]))
+    return explained_window(window_of([one for part in scrapes for one in part]))
 
 
 def causes(explanation: Explanation) -> list[tuple[str, str | None]]:

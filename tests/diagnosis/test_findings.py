@@ -16,11 +16,11 @@ from diagnostics.diagnosis.finding import Finding, findings, fingerprint, id_of,
 from diagnostics.diagnosis.link import CAUSED_BY, LOAD, cause_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import EntryPoint, Ledger
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.signal import Subject
 from tests import builders
 from tests.builders import SyntheticTriton, chain, model_config
 from tests.checks.designed import DESIGNED
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 SINGLE, COLLAPSE, COLD = "single-instance-serialization", "batch-size-collapse", "cold-start"
 BURSTS = "bursty-arrivals"

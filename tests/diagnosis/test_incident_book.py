@@ -9,9 +9,9 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.finding import Finding, Impact
 from diagnostics.diagnosis.incident import LOWER_AFTER, Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.onset import Onset
-from diagnostics.evidence.stated import StatedEvidence
 from diagnostics.signals.signal import Subject
 from tests.builders import SyntheticTriton
+from tests.stated_evidence import StatedEvidence
 
 NOON = 1_700_000_000.0
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.diagnosis.incident import Ending, Incident, IncidentBook
 from diagnostics.diagnosis.last_traffic import LastTraffic
 from diagnostics.signals.signal import Subject
 from diagnostics.window.rolling import RollingWindow
-from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, model_config
+from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, explained, model_config
 
 INTERVAL, LAST = 5.0, 26
 FULL = Stage("safety", rate=40.0, execution=0.0243, queue=0.4, config=model_config("safety"))
@@ -35,7 +34,7 @@ def ended(then: Stage | None, *, reads: int = 90, **more: object) -> tuple[float
     for at, scrapes in sorted(rounds.items()):
         for scrape in scrapes:
             window.add(scrape)
-        for change in book.update(explain_window(window.window(), present=True), at, at):
+        for change in book.update(explained(window.window(), present=True), at, at):
             if not change.incident.open:
                 return at - START, change.incident
     raise AssertionError("it lasts")
@@ -83,5 +82,5 @@ def test_an_incident_of_a_server_that_is_not_in_the_window_neither_ends_by_it_no
     window = RollingWindow("chat", WINDOW)
     for scrape in SyntheticTriton(models=(FULL,)).scrapes(13):
         window.add(scrape)
-    book.update(explain_window(window.window(), present=True), START + 60.0, START + 60.0)
+    book.update(explained(window.window(), present=True), START + 60.0, START + 60.0)
     assert [one.subject.server for one in book.open] == ["other"]

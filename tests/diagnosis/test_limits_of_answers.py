@@ -10,13 +10,13 @@ from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.symptoms import symptoms
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.device import GPU_AT_LIMIT, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.neighbours import FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import REQUESTS
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 
 class Shown(StatedEvidence):

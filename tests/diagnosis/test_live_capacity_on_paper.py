@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from diagnostics.demo.environment import find_environment
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
@@ -24,6 +24,7 @@ from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.record import serving
 from tests.benchmark.kinds.world import Event, Incident, Load, Model, World
+from tests.builders import explained
 from tests.render.shown import text
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
@@ -65,7 +66,7 @@ class Watched:
     scrapes: tuple[Scrape, ...]
 
     def explained(self, *without: BodyKind) -> Explanation:
-        return explain_window(window_of(one for one in self.scrapes if one.kind not in without))
+        return explained(window_of(one for one in self.scrapes if one.kind not in without))
 
 
 def watch(incident: Incident) -> Watched:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from diagnostics.demo.environment import find_environment
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
@@ -23,6 +23,7 @@ from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
 from tests.benchmark.kinds.record import serving as triton_of
 from tests.benchmark.kinds.world import Event, Incident, Load, Model, World
+from tests.builders import explained
 from tests.collect.fake_triton import free_ports
 from tests.render.shown import text
 from tests.soak.running import serving
@@ -63,7 +64,7 @@ class Seen:
 
     def explained(self, *without: BodyKind, since: float = 0.0, until: float = float("inf")) -> Explanation:
         kept = [one for one in self.scrapes if one.kind is BodyKind.CONFIG or since <= one.at <= until]
-        return explain_window(window_of(one for one in kept if one.kind not in without))
+        return explained(window_of(one for one in kept if one.kind not in without))
 
 
 @pytest.fixture(scope="module")

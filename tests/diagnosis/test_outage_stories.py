@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.incident import IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
+from tests.builders import explained as explained_window
 from tests.builders_traffic import Did, indexed, sent, story_scrapes
 
 BUSY, IDLE, AWAY = Did(requests=40, infer=0.02, seconds=0.021), Did(), Did(absent=True)
@@ -41,7 +42,7 @@ def index(
 
 
 def explained(*scrapes: Sequence[Scrape], without: Sequence[BodyKind] = ()) -> Explanation:
-    return explain_window(window_of([s for part in scrapes for s in part if s.kind not in without]))
+    return explained_window(window_of([s for part in scrapes for s in part if s.kind not in without]))
 
 
 def reported(story: Sequence[Did], other: Sequence[Did] = (BUSY,) * STEPS) -> list[Scrape]:

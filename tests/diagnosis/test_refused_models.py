@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
+from tests.builders import explained as explained_window
 from tests.builders import model_config
 from tests.builders_traffic import Did, indexed, logged, sent, story_scrapes
 
@@ -25,7 +26,7 @@ BAD_PROTO = "failed to read text proto from /models/new/config.pbtxt"
 
 def explained(*scrapes: Scrape, without: Sequence[BodyKind] = ()) -> Explanation:
     steady = story_scrapes({("m", "1"): (BUSY,) * STEPS}, configs={"m": model_config("m")})
-    return explain_window(window_of([one for one in (*steady, *scrapes) if one.kind not in without]))
+    return explained_window(window_of([one for one in (*steady, *scrapes) if one.kind not in without]))
 
 
 def index(*entries: tuple[str, str, str, str]) -> list[Scrape]:
@@ -65,7 +66,7 @@ class TestAFolderThatWasNeverLoaded:
     def test_is_not_claimed_of_a_configuration_alone(self) -> None:
         file = replace(index()[0], kind=BodyKind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
 
-        assert unseen(explain_window(window_of([file]))) == []
+        assert unseen(explained_window(window_of([file]))) == []
 
 
 class TestAFolderThatCannotBeRead:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import EndToEnd
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.diagnosis.validation import ForecastCache, validated
@@ -17,6 +17,7 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
+from tests.builders import explained
 from tests.captures.recorded import scrapes_of
 
 STEADY = (
@@ -47,7 +48,7 @@ def thirds(scrapes: Sequence[Scrape]) -> list[list[Scrape]]:
 
 @cache
 def of_thirds(name: str) -> list[EndToEnd]:
-    return [predicted(validated(explain_window(window_of(part)))) for part in thirds(scrapes_of(name))]
+    return [predicted(validated(explained(window_of(part)))) for part in thirds(scrapes_of(name))]
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -81,7 +82,7 @@ def served(scrapes: Sequence[Scrape]) -> Explanation:
 
 def test_a_service_with_a_full_window_predicts_what_the_command_predicts() -> None:
     scrapes = scrapes_of("cpu-handed-single-instance")
-    command, service = predicted(validated(explain_window(window_of(scrapes)))), predicted(served(scrapes))
+    command, service = predicted(validated(explained(window_of(scrapes)))), predicted(served(scrapes))
 
     assert (service.mean.low, service.mean.value, service.mean.high) == pytest.approx(
         (command.mean.low, command.mean.value, command.mean.high), rel=0.02

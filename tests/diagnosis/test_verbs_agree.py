@@ -120,7 +120,7 @@ def test_forecasts_of_more_than_one_instance_doubt_nothing() -> None:
 
 def test_only_one_module_puts_checks_and_validation_together() -> None:
     root = Path(__file__).parents[2]
-    parts = {"explain", "explain_window", "explain_evidence", "validated", "focused"}
+    parts = {"explain", "explain_evidence", "validated", "focused"}
     users = {
         str(path.relative_to(root))
         for path in [*root.glob("diagnostics/**/*.py"), *root.glob("exporters/**/*.py")]

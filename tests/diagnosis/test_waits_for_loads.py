@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
+from tests.builders import explained as explained_window
 from tests.builders_changes import config_read
 
 READS, INTERVAL = 40, 2.0
@@ -62,7 +63,7 @@ def served(
 
 
 def explained(scrapes: list[Scrape]) -> Explanation:
-    return explain_window(window_of(scrapes))
+    return explained_window(window_of(scrapes))
 
 
 def causes(explanation: Explanation) -> list[str]:

@@ -15,11 +15,11 @@ from diagnostics.evidence.ledger import (
     Limit,
     Undecided,
 )
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.signal import Missing, Reading
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.units import Unit
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 TENTH = Limit(value=0.1, unit=Unit.SECONDS, because="for these tests a tenth of a second is long")
 MOST = Limit(value=0.9, unit=Unit.RATIO, because="for these tests nine tenths are full")

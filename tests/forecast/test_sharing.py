@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.forecast.sharing import SharedDevice, SharedInstance, scale_for, shares, sharing_of, used
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, SERVER_CORES, SERVER_CPU_SHARE
 from diagnostics.tuning.simulation.scenario import Model
+from tests.stated_evidence import SUBJECT, StatedEvidence
 from tests.tuning.simulated import service
 
 TWO = (SharedInstance(model="a", busy=0.5), SharedInstance(model="b", busy=0.5))

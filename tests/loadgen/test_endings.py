@@ -18,14 +18,13 @@ import pytest
 from diagnostics.bench.block import RequestLimits
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.main import main
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.loadgen import watching
 from diagnostics.loadgen.sweep import Contender, LoadSweep, Plan
 from diagnostics.loadgen.transport import Reply
 from diagnostics.loadgen.watching import OutOfTimeError, deadline
 from diagnostics.render.bench.json import bench_json
 from diagnostics.window.window import window_of
-from tests.builders import START, Stage, SyntheticTriton, model_config
+from tests.builders import START, Stage, SyntheticTriton, explained, model_config
 from tests.loadgen.reports import block, report, target
 
 
@@ -139,7 +138,7 @@ def test_requests_that_the_test_did_not_send_are_those_that_the_server_counted_b
     share: float, others: float
 ) -> None:
     triton = SyntheticTriton(models=(Stage("safety", rate=40.0, execution=0.01, config=model_config("safety")),))
-    found = explain_window(window_of(triton.scrapes()))
+    found = explained(window_of(triton.scrapes()))
     watcher = object.__new__(watching.Watcher)
     watcher._clock = START
     ends = [number / (40.0 * share) for number in range(int(60 * 40 * share))]

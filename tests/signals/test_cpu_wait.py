@@ -10,12 +10,12 @@ from diagnostics.checks import host_cpu_starved
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.checks.gates import host_is_full
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
+from tests.stated_evidence import SUBJECT, StatedEvidence
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_iterations import ENGINE_ITERATION_SECONDS, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.signal import Missing
 from diagnostics.window.window import Window
-from tests.builders import Counts, Stage, SyntheticTriton, model_config, view_of
+from tests.builders import Counts, Stage, SyntheticTriton, explained, model_config, view_of
 
 JOINING, BASE, SECONDS = 0.04, 0.006, 0.5
 OWN = 'model="llm",version="1"'
@@ -69,7 +69,7 @@ def test_long_prompts_stall_what_runs_by_what_joining_requests_add() -> None:
     assert prompt.value == 1500
     assert stall.estimated
     assert 0.2 < (stall.low or 0.0) <= (stall.value or 0.0) < (stall.high or 0.0) < 0.56
-    assert actionable(explain_window(window)) == ["prefill-interference"]
+    assert actionable(explained(window)) == ["prefill-interference"]
 
 
 def test_what_may_be_keys_and_values_is_left_to_them() -> None:
@@ -85,11 +85,11 @@ def test_short_prompts_lengthen_no_iteration_whatever_else_joining_requests_add(
     window = engine(CHANGING, tokens=380)
 
     assert ENGINE_PREFILL_STALL.read(view_of(window, "llm", None)).missing is Missing.NOT_EXPORTED
-    assert explain_window(window).verdict is Verdict.HEALTHY
+    assert explained(window).verdict is Verdict.HEALTHY
 
 
 def test_what_long_prompts_cost_under_an_even_load_is_not_called_healthy() -> None:
-    found = explain_window(engine([60.0] * 12, tokens=1500))
+    found = explained(engine([60.0] * 12, tokens=1500))
 
     assert found.verdict is Verdict.NO_CLEAR_CAUSE
     assert "prompts of 1,500 tokens" in found.reason
@@ -101,7 +101,7 @@ def test_what_long_prompts_cost_under_an_even_load_is_not_called_healthy() -> No
 )
 def test_how_often_long_prompts_are_read_is_as_uncertain_as_reads_are_few(often: int, verdict: Verdict) -> None:
     """Four or three of thirteen reads may be a third of all iterations; two cannot."""
-    found = explain_window(engine(CHANGING, tokens=1500, often=often))
+    found = explained(engine(CHANGING, tokens=1500, often=often))
 
     assert actionable(found) == []
     assert found.verdict is verdict

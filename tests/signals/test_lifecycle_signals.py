@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, READY_VERSIONS
 from diagnostics.signals.fleet import (
     EXECUTION_EXCESS,
@@ -22,7 +21,7 @@ from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOA
 from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
-from tests.builders import START, Stage, SyntheticTriton, chain, view_of
+from tests.builders import START, Stage, SyntheticTriton, chain, explained, view_of
 from tests.builders_traffic import Did, indexed, logged, reported, story_scrapes
 
 KEY = ("m", "1")
@@ -118,7 +117,7 @@ class TestVersions:
         over_the_window = 160 / (480 + 4 * beside + 160)
 
         assert VERSION_SINCE.read(view_of(window, "m", "2")).value == pytest.approx(now / over_the_window)
-        assert [one.check for one in explain_window(window).actionable] == actionable
+        assert [one.check for one in explained(window).actionable] == actionable
 
     def test_first_cold_executions_are_left_out(self) -> None:
         cold = Did(requests=40, infer=2.0)

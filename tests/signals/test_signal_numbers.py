@@ -12,7 +12,7 @@ from diagnostics.signals import host
 from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_SECONDS, ArrivalBin, dispersion
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, DeviceLoad
-from diagnostics.signals.engine_iterations import ENGINE_TTFT
+from diagnostics.signals.engine_iterations import ENGINE_SECONDS
 from diagnostics.signals.engine_samples import mean_over
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_SLOWDOWN
@@ -61,13 +61,13 @@ def test_two_reads_of_an_engine_are_no_mean_and_three_are() -> None:
 @pytest.mark.parametrize(("tokens", "known"), [(28, False), (32, True)])
 def test_an_engines_latency_needs_thirty_answers(tokens: int, known: bool) -> None:
     def lines(read: int) -> Iterable[str]:
-        yield f'vllm:time_to_first_token_seconds_sum{{model="llm",version="1"}} {tokens * read / 12 * 0.3}'
-        yield f'vllm:time_to_first_token_seconds_count{{model="llm",version="1"}} {tokens * read / 12}'
+        yield f'vllm:e2e_request_latency_seconds_sum{{model="llm",version="1"}} {tokens * read / 12 * 0.3}'
+        yield f'vllm:e2e_request_latency_seconds_count{{model="llm",version="1"}} {tokens * read / 12}'
 
     stage = Stage("llm", rate=5, execution=0.001, config=model_config("llm", backend="vllm"))
     window = SyntheticTriton(models=(stage,), extra_metrics=lines).window()
 
-    assert (ENGINE_TTFT.read(view_of(window, "llm")).missing is None) is known
+    assert (ENGINE_SECONDS.read(view_of(window, "llm")).missing is None) is known
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.window.outages import RESTARTED, outages
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import BodyKind, Scrape
-from tests.builders import SERVER, START, Counts, Rows, Stage, SyntheticTriton, host_body
+from tests.builders import SERVER, START, Counts, Rows, Stage, SyntheticTriton, explained, host_body
 from tests.builders_traffic import indexed, logged
 
 INTERVAL = 5.0
@@ -126,5 +125,5 @@ def test_two_restarts_beside_one_that_is_reported_need_no_witness() -> None:
 
 
 def test_restarts_that_clients_felt_are_the_outage_that_they_were() -> None:
-    stated = explain_window(window_of([*read(), *refused()]))
+    stated = explained(window_of([*read(), *refused()]))
     assert [one.check for one in stated.actionable] == ["model-unavailable"]

@@ -1,12 +1,10 @@
-"""Evidence from readings whose time apart is unknown: only what does not depend on that time is a reading."""
+"""Evidence of one subject with stated readings, in place of a window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import replace
-
-from diagnostics.evidence.evidence import Span, WindowEvidence
+from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
@@ -19,34 +17,7 @@ from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.outages import Outage
 from diagnostics.window.traces import SpanCounts, TracedRequest
 from diagnostics.window.unanswered import Unanswered
-from diagnostics.window.window import Window
 from diagnostics.wire.model_config import ModelConfig
-
-
-class UntimedEvidence(WindowEvidence):
-    """Evidence from a window that is laid out twice, over the shortest and the longest time that is possible.
-
-    A mean, a batch size or a share of requests is the same in both and is told, as estimated where the readings are
-    averages since a server's start. A rate or a busy share is not, and is absent.
-    """
-
-    def __init__(self, window: Window, stretched: Window, *, estimated: bool) -> None:
-        super().__init__(window)
-        self._stretched, self._estimated = WindowEvidence(stretched), estimated
-
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
-        """Return the signal's reading where any time between the readings gives the same."""
-        short, long = super().read(signal, on), self._stretched.read(signal, on)
-        if span is not None and span != (self.window.start, self.window.end):
-            return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit)
-        if (short.value, short.low, short.high, short.missing) != (long.value, long.low, long.high, long.missing):
-            return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit, short.source)
-        return replace(short, span=None, estimated=True) if self._estimated and short.missing is None else short
-
-    def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002 (of no server is it known)
-        """Return none: when the readings were made is not known."""
-        return ()
-
 
 SUBJECT = Subject(server="triton-0", model="model", version="1")
 _EVENTS = 1000.0
@@ -59,7 +30,7 @@ class StatedEvidence:
     def __init__(self, readings: Mapping[Signal, float]) -> None:
         self._readings = {signal.name: (signal, value) for signal, value in readings.items()}
 
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:  # noqa: ARG002
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
         """Return the stated value, exact."""
         if signal.name not in self._readings:
             return Reading.unknown(Missing.NOT_EXPORTED, signal.unit)
@@ -70,23 +41,23 @@ class StatedEvidence:
         """Return the one subject, as a model or as its server."""
         return [SUBJECT] if scope in (Scope.MODEL, Scope.ENTRY) else [Subject(server=SUBJECT.server)]
 
-    def graph(self, server: str) -> DeploymentGraph:  # noqa: ARG002
+    def graph(self, server: str) -> DeploymentGraph:
         """Return no ensemble."""
         return DeploymentGraph({})
 
-    def config(self, on: Subject) -> ModelConfig | None:  # noqa: ARG002
+    def config(self, on: Subject) -> ModelConfig | None:
         """Return None: settings are stated as readings."""
         return None
 
-    def config_file(self, on: Subject) -> str | None:  # noqa: ARG002
+    def config_file(self, on: Subject) -> str | None:
         """Return None."""
         return None
 
-    def model_control(self, server: str) -> str:  # noqa: ARG002
+    def model_control(self, server: str) -> str:
         """Return that it was not read."""
         return ""
 
-    def service_time(self, on: Subject) -> ServiceTime | None:  # noqa: ARG002
+    def service_time(self, on: Subject) -> ServiceTime | None:
         """Return a service time with the stated mean and marginal cost."""
         mean, cost = self._value(EXECUTION_SECONDS), self._value(BATCH_MARGINAL_COST)
         if not mean:
@@ -96,35 +67,35 @@ class StatedEvidence:
             points.append(BatchPoint(size=8, executions=100, seconds=mean * (1 + 7 * cost)))
         return fit(points)
 
-    def refused(self, server: str) -> Mapping[str, str]:  # noqa: ARG002
+    def refused(self, server: str) -> Mapping[str, str]:
         """Return none: nothing was read."""
         return {}
 
-    def changes(self, server: str) -> Sequence[ServerChange]:  # noqa: ARG002
+    def changes(self, server: str) -> Sequence[ServerChange]:
         """Return no change: what happened is stated as readings."""
         return []
 
-    def outages(self, on: Subject) -> Sequence[Outage]:  # noqa: ARG002
+    def outages(self, on: Subject) -> Sequence[Outage]:
         """Return none: how long one lasted is stated as a reading."""
         return []
 
-    def unanswered(self, server: str) -> Sequence[Unanswered]:  # noqa: ARG002
+    def unanswered(self, server: str) -> Sequence[Unanswered]:
         """Return none: nothing was read."""
         return []
 
-    def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002
+    def moments(self, server: str) -> Sequence[float]:
         """Return no instant."""
         return []
 
-    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:  # noqa: ARG002
+    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
         """Return no trace: what traces say is stated as readings."""
         return []
 
-    def calls(self, on: Subject) -> Sequence[TracedRequest]:  # noqa: ARG002
+    def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return no trace."""
         return []
 
-    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:  # noqa: ARG002
+    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
         """Return none: their share is stated as a reading."""
         return {}
 
@@ -132,15 +103,15 @@ class StatedEvidence:
         """Return none."""
         return SpanCounts()
 
-    def is_engine(self, on: Subject) -> bool:  # noqa: ARG002
+    def is_engine(self, on: Subject) -> bool:
         """Return whether the engine's gauges are stated."""
         return ENGINE_WAITING.name in self._readings
 
-    def server_kind(self, on: Subject) -> None:  # noqa: ARG002
+    def server_kind(self, on: Subject) -> None:
         """Return None: cases are of Triton."""
         return
 
-    def shows_engine_time(self, on: Subject) -> bool:  # noqa: ARG002
+    def shows_engine_time(self, on: Subject) -> bool:
         """Return False."""
         return False
 
@@ -148,7 +119,7 @@ class StatedEvidence:
         """Return whether it is an engine."""
         return self.is_engine(on) and not self.shows_engine_time(on)
 
-    def answers_apart(self, on: Subject) -> bool:  # noqa: ARG002
+    def answers_apart(self, on: Subject) -> bool:
         """Return False."""
         return False
 
