@@ -24,15 +24,13 @@ def with_reset_at(scrapes: Sequence[Scrape], share: float, kinds: Collection[Bod
     if not times:
         return list(scrapes)
     moment = min(times) + share * (max(times) - min(times))
-    possible: dict[BodyKind, _Metrics | _Statistics] = {
-        BodyKind.METRICS: _Metrics(),
-        BodyKind.STATISTICS: _Statistics(),
-    }
-    changed = {kind: state for kind, state in possible.items() if kind in kinds}
+    # Of each server its own: one replica does not go on where another stood.
+    changed: dict[tuple[str, BodyKind], _Metrics | _Statistics] = {}
     result = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
-        body, since_zero = scrape.body, changed.get(scrape.kind)
-        if body and since_zero is not None:
+        body, of_kind = scrape.body, _COUNTED.get(scrape.kind) if scrape.kind in kinds else None
+        if body and of_kind is not None:
+            since_zero = changed.setdefault((scrape.server, scrape.kind), of_kind())
             with suppress(ValueError, KeyError, TypeError):  # it was damaged before, and stays so
                 if scrape.at > moment:
                     body = since_zero.after(body)
@@ -104,3 +102,9 @@ def _less(value: Any, base: Any) -> Any:
     if isinstance(value, dict):
         return {key: _less(part, base.get(key, {}) if isinstance(base, dict) else {}) for key, part in value.items()}
     return max(value - (base if isinstance(base, int) else 0), 0) if isinstance(value, int) else value
+
+
+_COUNTED: Mapping[BodyKind, type[_Metrics | _Statistics]] = {
+    BodyKind.METRICS: _Metrics,
+    BodyKind.STATISTICS: _Statistics,
+}
