@@ -135,6 +135,8 @@ def runs_ahead(caller: CallCounters, called: CallCounters, times: int) -> bool |
     if caller.before is None or called.before is None or caller.requests.keys() != called.direct.keys():
         return None
     spans = sorted(caller.requests)
+    if spans[-1][1] <= spans[0][0]:
+        return None  # the clock was set back
     rate, reads = times * caller.count / (spans[-1][1] - spans[0][0]), len(spans) + 1
     more = (called.direct[span] - times * caller.requests[span] for span in spans)
     mean = fmean(accumulate(more, initial=called.before - times * caller.before))

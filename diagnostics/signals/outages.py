@@ -46,6 +46,8 @@ _NEAR, _BUSY, _SILENT = "near", "busy", "silent"
 # Two standard deviations of a count; three where the place is chosen among all of a window's.
 _DEVIATIONS = 2.0
 _DEVIATIONS_OF_MANY = 3.0
+# A variance of five counts is off by a factor of 1.7 (√(2 ÷ 4) of it); one of fewer by more than itself.
+_FEWEST_GROUPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,13 +419,19 @@ def whole_of(view: ModelView, server: ServerWindow) -> ModelView:
 
 
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
-    """Return how many requests failed in an outage beyond those that fail at other times as well."""
+    """Return how many requests failed in an outage beyond those that fail at other times as well.
+
+    Failures of a full queue come in bunches: by how much as many other requests differ tells what chance does.
+    """
     meanwhile = [r for r in sent if one.may_hold(r.at, r.at + _SLACK)]
-    failed, everything = sum(1 for r in meanwhile if not r.ok), sum(1 for r in sent if not r.ok)
-    elsewhere = len(sent) - len(meanwhile)
-    usual = (everything - failed) / elsewhere * len(meanwhile) if elsewhere else 0.0
+    elsewhere = [not r.ok for r in sent if not one.may_hold(r.at, r.at + _SLACK)]
+    failed, many = sum(1 for r in meanwhile if not r.ok), len(meanwhile)
+    usual = sum(elsewhere) / len(elsewhere) * many if elsewhere else 0.0
+    groups = [sum(elsewhere[at : at + many]) for at in range(0, len(elsewhere) - many + 1, many)] if many else []
+    known = len(groups) >= _FEWEST_GROUPS and usual > 0
+    bunched = sum((count - usual) ** 2 for count in groups) / (len(groups) * usual) if known else 1.0
     beyond = failed - usual
-    return beyond if beyond > _DEVIATIONS_OF_MANY * sqrt(usual) else 0.0
+    return beyond if beyond > _DEVIATIONS_OF_MANY * sqrt(usual * max(bunched, 1.0)) else 0.0
 
 
 def _callers(view: ModelView) -> frozenset[str] | None:

@@ -267,12 +267,15 @@ def _span(server: ServerWindow) -> tuple[float, float]:
 def _unlisted(server: ServerWindow, model: str) -> Iterator[Outage]:
     """Yield when a source listed no version of a model: then none is loaded. Without the index there is no more.
 
-    A Python model's row stays in the metrics until its processes have ended, and not in the statistics.
+    A Python model's row stays in the metrics until its processes have ended, and not in the statistics. The index lists
+    whatever is loaded: one that it did not list while others counted it is none of this server's.
     """
     for source in (STATISTICS, METRICS):
         tables = [table for table in _tables(server, model) if table.source == source and table.steps]
         if not tables:
             continue
+        if any(step.start <= at <= step.end for table in tables for step in table.steps for at, _ in server.index):
+            return
         reads = [at for at, _ in server.reads[source]]
         paged = [table for table in _tables(server, model) if table.source == METRICS and table.source != source]
         gaps = [one for one in _gaps(tables, reads) if not _went_on(paged, one)]

@@ -292,6 +292,14 @@ class TestWhatLooksLikeOne:
 
         assert OUTAGE not in [check for check, _ in causes(explained(reported(away()), index(), [record]))]
 
+    def test_a_name_that_the_index_never_lists_is_none_of_this_servers(self) -> None:
+        """A page of another replica, or labels that a proxy rewrites, name models that are not here."""
+        story = {M: [BUSY] * STEPS, ("elsewhere", "1"): away(steps=range(10, STEPS))}
+        scrapes = [s for s in story_scrapes(story, configs=CONFIGS) if s.kind is not BodyKind.STATISTICS]
+
+        assert causes(explained(scrapes)) == [(OUTAGE, "elsewhere")]
+        assert causes(explained(scrapes, index(steps=range(0)))) == []
+
     def test_rows_that_are_lost_and_go_on_where_they_were_were_not_read(self) -> None:
         read = [s for s in reported([BUSY] * STEPS) if not 20.0 < s.at - START < 30.0]
 
@@ -415,6 +423,16 @@ class TestServers:
 
         assert (OUTAGE, None) in causes(explained(scrapes))
         assert (OUTAGE, None) not in causes(explained(scrapes, answered))
+
+    @pytest.mark.parametrize("usual", [True, False], ids=["bunches fail at all times", "only then"])
+    def test_a_bunch_of_failures_as_at_other_times_is_no_restart(self, usual: bool) -> None:
+        """A full queue refuses in bunches: of each 8 s those of the last two, which are also those of the restart."""
+        record = sent([at / 20 for at in range(20 * 44)])
+        bunches = [(start, start + 2.0) for start in (range(2, 44, 8) if usual else [26])]
+        for since, until in bunches:
+            record = replace(record, body=failing(record, since, until))
+
+        assert ((OUTAGE, None) in causes(explained(self.anew(), [record]))) is not usual
 
 
 def later(scrape: Scrape) -> Scrape:

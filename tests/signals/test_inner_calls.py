@@ -16,6 +16,7 @@ from diagnostics.signals.inner_calls import (
     inner_calls,
     possible_share,
 )
+from diagnostics.signals.inner_rows import CallCounters, runs_ahead
 from diagnostics.signals.signal import Missing
 from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
@@ -188,6 +189,28 @@ def test_what_ends_before_a_queue_is_over_is_not_called_from_behind_it() -> None
     beside = did(Did(seconds=0.05, infer=0.05), apart([3 + one for one in AHEAD]))
 
     assert called({"model": WRAPPER, "beside": beside}) == {}
+
+
+def test_reads_at_one_time_by_a_clock_that_was_set_back_tell_no_order() -> None:
+    """The only difference is that between two reads which the clock calls simultaneous."""
+    at_once = {(10.0, 10.0): 40.0}
+    caller, callee = (
+        CallCounters(
+            model=model,
+            source="statistics",
+            requests=at_once,
+            direct=at_once,
+            executions=at_once,
+            held={(10.0, 10.0): 4.0},
+            seconds={(10.0, 10.0): seconds},
+            waits=0.0,
+            before=0.0,
+            members=(),
+        )
+        for model, seconds in (("wrapper", 5.0), ("full", 3.0))
+    )
+
+    assert runs_ahead(caller, callee, 1) is None
 
 
 def test_calls_belong_to_the_shortest_model_that_holds_them() -> None:
