@@ -16,7 +16,8 @@ payloads, JSON instead of binary, a proxy, one connection per request, a busy cl
 - A frontend that is near its limit unseen. Above 1,000 requests per second, traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
 - Clients whose requests pile up in another model's queue: those keep them busy.
-- Responses that wait for earlier ones in the server (`preserve_ordering` and several instances). No counter shows it.
+- Responses that wait for earlier ones in the server (`preserve_ordering` and several instances). No counter or span
+  shows it. Where no configuration was read, executions must be too short and too even for such waits.
 - A server that waits for a disk itself.
 - Other callers: if clients and server count different requests, nothing is reported.
 
@@ -33,6 +34,8 @@ serve 3,000/s and more (server#7650, server#7706, server#4812).
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from diagnostics.anatomy.from_calls import is_orchestrated
 from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
@@ -58,6 +61,8 @@ from diagnostics.signals.callers import (
     WAITING_ELSEWHERE,
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.dispersion import EXECUTION_DISPERSION
+from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.host import COPY_CPU
 from diagnostics.signals.settings import PRESERVES_ORDER
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
@@ -127,7 +132,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="reads of the inference port wait as well: its frontend may hold requests")
     if not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL):
         return Quiet(because="the host's processors are full, and clients may share them")
-    _expect_no_wait_for_others(ledger, subject)
+    _expect_no_wait_for_others(ledger, subject, outside)
     seconds = outside.value or 0.0
     return Fires(
         summary=f"clients of {subject.ensemble or subject.model} wait {Unit.SECONDS.show(seconds)} longer than the "
@@ -140,21 +145,35 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     )
 
 
-def _expect_no_wait_for_others(ledger: Ledger, subject: Subject) -> None:
+def _expect_no_wait_for_others(ledger: Ledger, subject: Subject, outside: Reading) -> None:
     """End the check as unknown where responses may wait in the server, in no counter: for a disk or for each other.
 
-    Spans of the frontend show for how long it holds an answer; without them, only the configuration tells.
+    A span ends before its answer waits for earlier ones. Only the configuration tells, or that executions are too short
+    and too even for that.
     """
     if waits_in_copies(ledger, subject):
         raise ledger.conflicting(COPY_CPU)
     ensemble = ledger.evidence.graph(subject.server).ensembles.get(subject.ensemble or subject.model or "")
-    unseen = ledger.evidence.read(HANDLING_SECONDS, subject).value is None
     for model in ensemble.models() if ensemble else [subject.model]:
         on = Subject(server=subject.server, model=model)
         order = ledger.evidence.read(PRESERVES_ORDER, on)
-        if unseen and order.value is None and ledger.evidence.server_kind(on) is None:
+        known = order.value is not None or ledger.evidence.server_kind(on) is not None
+        if not known and _most_held_back(ledger, on) >= (outside.value or 0.0) / 2:
             raise Undecided(PRESERVES_ORDER.name, order.missing or Missing.NOT_EXPORTED)
         expect_any_order(ledger, on)
+
+
+def _most_held_back(ledger: Ledger, on: Subject) -> float:
+    """Return how many seconds a response waits for earlier ones on average at most, if they leave in order.
+
+    It waits no longer than all that execute as it comes still take, together: rate · E[S²] ÷ 2 (mean residual life of
+    a renewal process, times how many execute by Little's law). Infinite where executions were not seen to vary or not.
+    """
+    rate, each = ledger.evidence.read(REQUEST_RATE, on).value, ledger.evidence.read(EXECUTION_SECONDS, on).value
+    varies = ledger.evidence.read(EXECUTION_DISPERSION, on).high
+    if rate is None or each is None or varies is None:
+        return inf
+    return rate * (1.0 + varies) * each**2 / 2
 
 
 def _where(ledger: Ledger, subject: Subject, seconds: float) -> str:
@@ -246,6 +265,7 @@ _FAR = {
     OUTSIDE_SECONDS: 0.08,
     REQUEST_SECONDS: 0.05,
     HANDLING_SECONDS: 0.0002,
+    PRESERVES_ORDER: 0,
     MISSED_READS: 0.0,
     HOST_CPU_BUSY: 0.3,
 }

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from diagnostics.checks.check import Quiet
 from diagnostics.evidence.capacity import STRETCHED, lost_instances
+from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT, ON_GPU
@@ -248,9 +249,14 @@ def expect_any_order(ledger: Ledger, model: Subject) -> None:
         Undecided: they leave in order, and several instances execute.
 
     """
-    several = (ledger.evidence.read(INSTANCES, model).value or 0.0) >= 2
-    if several and ledger.evidence.read(PRESERVES_ORDER, model).value:
+    if holds_back_answers(ledger.evidence, model):
         raise ledger.conflicting(PRESERVES_ORDER)
+
+
+def holds_back_answers(evidence: Evidence, model: Subject) -> bool:
+    """Return whether finished responses of a model may wait for those of earlier requests; not known counts as no."""
+    several = (evidence.read(INSTANCES, model).value or 0.0) >= 2
+    return several and bool(evidence.read(PRESERVES_ORDER, model).value)
 
 
 def waits_for_processors(ledger: Ledger, subject: Subject) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.checks.gates import holds_back_answers
 from diagnostics.diagnosis.finding import entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
@@ -184,6 +185,11 @@ def _next(evidence: Evidence, stages: Sequence[Subject], inside: Sequence[str]) 
         text += (
             f"; {number} models have executions that are longer by the same {Unit.SECONDS.show(seconds)}: see whether "
             "the whole server stops then (nr_throttled in its cgroup's cpu.stat, SIGSTOP, pauses of the machine)"
+        )
+    if held := [on.model or "" for on in stages if holds_back_answers(evidence, on)]:
+        text += (
+            f"; answers of {_listed(held)} wait for those of earlier requests (preserve_ordering): set it to false if "
+            "no client needs the order"
         )
     if inside:
         text += f"; executions of {_listed(inside)} take as long at times, too: it waits for them if it calls them"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, caller_of, likely_ensembles
 from diagnostics.checks.check import Layer
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART
-from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY
+from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY, holds_back_answers
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
@@ -401,12 +401,24 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
                 f"traced requests of {name} are {Unit.SECONDS.show(seconds)} longer in the frontend than in its stages"
             )
             waited = f"clients of {name} wait {Unit.SECONDS.show(seconds)} longer than its stages take"
-            yield Symptom(text=traced if outside.value is None else waited, next_measurement=_tell_apart(evidence, on))
+            yield Symptom(
+                text=traced if outside.value is None else waited, next_measurement=_tell_apart(evidence, on, item)
+            )
 
 
-def _tell_apart(evidence: Evidence, on: Subject) -> str:
-    """Return the measurements not yet made that tell a server's frontend from the way to it."""
+def _tell_apart(evidence: Evidence, on: Subject, item: Anatomy) -> str:
+    """Return the measurements not yet made that tell a server's frontend from the way to it, and from earlier answers.
+
+    An answer that waits for an earlier one does so in the server, in no counter and in no span of the frontend.
+    """
     wanted = ["compare a client on the server's machine"]
+    held = [stage.model for stage in item.stages if holds_back_answers(evidence, replace(on, model=stage.model))]
+    if held:
+        wanted.insert(
+            0,
+            f"set preserve_ordering of {held[0]} to false, if no client needs the order: its answers wait for those of "
+            "earlier requests",
+        )
     if evidence.read(FRONTEND_BUSY, Subject(server=on.server)).value is None:
         wanted.insert(0, "record on the server's machine: its threads show whether the frontend is short of them")
     if evidence.read(HANDLING_SECONDS, on).value is None:

@@ -135,3 +135,19 @@ def test_clients_show_a_tail_that_no_read_does() -> None:
     assert story_of([0.08] * 18).verdict is Verdict.HEALTHY
     assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
     assert "one request in twenty to m takes 200 ms" in explanation.reason
+
+
+@pytest.mark.parametrize(("count", "in_order"), [(4, True), (1, False)], ids=["several instances", "one instance"])
+def test_long_executions_hold_back_the_answers_of_later_requests(count: int, *, in_order: bool) -> None:
+    """One instance answers in order anyway; of several, those behind a long execution wait for it, in no counter."""
+    groups = [{"kind": "KIND_CPU", "count": count}]
+    config = {**model_config("m", groups=groups), "dynamic_batching": {"preserve_ordering": True}}
+    moments = [0.1 * number for number in range(360)]
+    record = sent(moments, [0.4 if number % 10 in (0, 1, 2) else 0.02 for number in range(360)])
+    story = {("m", "1"): [Did(requests=20, seconds=0.05, infer=0.05)] * 18}
+    explanation = explained(window_of([*story_scrapes(story, configs={"m": config}), record]))
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    following = [one.next_measurement for one in explanation.symptoms]
+    assert len(following) >= 2
+    assert all(("preserve_ordering" in text) is in_order for text in following)
