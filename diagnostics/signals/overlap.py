@@ -16,6 +16,7 @@ import msgspec
 
 from diagnostics.signals.arrivals import ArrivalBin, crowding
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.flow import IMPLAUSIBLE_STEPS
 from diagnostics.signals.settings import INSTANCES, executed
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.signals.traces import ALL_TRACED, TRACED_SHARE, TRACES, executed_visits, mean_reading
@@ -231,11 +232,27 @@ def _sums(steps: Sequence[CounterStep], size: int) -> tuple[float, float, float]
     return sum(batch.executions for batch in found), sum(batch.seconds for batch in found), rate
 
 
+def _of_one_server(read: Read, source: str) -> Read:
+    """Return a reader that compares reads only where none shows what no server counts: two replicas take turns then."""
+
+    def of_one(view: ModelView) -> Reading:
+        if IMPLAUSIBLE_STEPS.read(view).value:
+            return Reading.unknown(Missing.CONFLICTING, Unit.RATIO, source)
+        return read(view)
+
+    return of_one
+
+
 OVERLAP_STRETCH = Signal(
     name="overlap_stretch",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
     doc="An execution's time beside others ÷ alone (traces of all requests), else at the busiest ÷ at the quietest "
     "reads: 1 where executions do not touch each other, 1.5 and more where they take turns.",
-    readers=(_from_traces, _from_waits, _from_statistics, _from_occupancy(STATISTICS), _from_occupancy(METRICS)),
+    readers=(
+        _from_traces,
+        _from_waits,
+        _of_one_server(_from_statistics, STATISTICS),
+        *(_of_one_server(_from_occupancy(source), source) for source in (STATISTICS, METRICS)),
+    ),
 )

@@ -35,6 +35,8 @@ FEWEST_RESTARTED = 2
 # The kernel counts processor time in ticks of 10 ms: where ten are usual, none at all is no chance (e^-10).
 _TICKS_MISSED = 0.1
 _SLACK = 1e-6
+# Readers, and proxies on their way, wait no longer than a minute for an answer.
+_LONGEST_READ = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +387,10 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         back = later if later in answered else None
         until = later - usual if back else later
         since, until = (failed[0], failed[-1]) if failed else (sooner + usual, until)
-        yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=bool(failed))
+        # One read that failed at its edge says nothing of the rest: two recordings kept in one folder look like this.
+        untried = max(after - before for before, after in pairwise([sooner, *failed, later]))
+        tried_it = bool(failed) and untried <= max((later - sooner) / 2, _LONGEST_READ)
+        yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried_it)
 
 
 def _stopped(server: ServerWindow) -> Iterator[Outage]:

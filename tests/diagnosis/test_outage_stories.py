@@ -354,6 +354,19 @@ class TestServers:
 
         assert (causes(explanation), explanation.verdict) == ([], Verdict.NO_CLEAR_CAUSE)
 
+    @pytest.mark.parametrize("minutes", [0, 60])
+    def test_one_read_that_failed_says_nothing_of_an_hour_after_it(self, minutes: int) -> None:
+        """Two recordings that are kept in one folder, of which the first ends with a read that failed."""
+        first, later = reported([BUSY] * 10, [BUSY] * 10), 60.0 * minutes
+        failed = [replace(first[0], at=START + at, mono=START + at, body=None, error="refused") for at in (22.0, 24.0)]
+        again = [
+            replace(s, at=s.at + 28.0 + later, mono=s.mono + 28.0 + later)
+            for s in reported([BUSY] * 10, [BUSY] * 10)
+            if s.kind is not BodyKind.CONFIG
+        ]
+
+        assert (causes(explained(first, failed, again)) == [(OUTAGE, None)]) is (minutes == 0)
+
     @pytest.mark.parametrize("waits", [True, False], ids=["what came waits", "nothing waits"])
     def test_a_hole_in_which_requests_failed_is_an_outage_unless_what_came_waits_inside(self, waits: bool) -> None:
         stuck = [Did(requests=0, pending=40.0 * (n - 7) * waits) for n in range(8, STEPS)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -85,6 +85,17 @@ def window(
     host: bool = True,
 ) -> Window:
     """Return what a server of these executions would have said, and with which traces."""
+    return window_of(scrapes(executions, instances, traced=traced, backend=backend, host=host))
+
+
+def scrapes(
+    executions: tuple[Run, ...],
+    instances: int,
+    *,
+    traced: bool = False,
+    backend: str = "onnxruntime",
+    host: bool = True,
+) -> list[Scrape]:
     groups = [{"kind": "KIND_CPU", "count": instances}]
     config = model_config("safety", backend=backend, max_batch=0, groups=groups)
     ordered = sorted(executions)
@@ -104,7 +115,7 @@ def window(
             run.arrived,
         )
     ]
-    return window_of([*(scrape(*body) for body in bodies), *([exported(export(spans))] if traced else [])])
+    return [*(scrape(*body) for body in bodies), *([exported(export(spans))] if traced else [])]
 
 
 def scrape(kind: BodyKind, at: float, body: object, name: str) -> Scrape:
@@ -133,6 +144,25 @@ def test_traces_tell_a_lock_from_instances_that_share_nothing(rates: tuple[float
 def test_counters_tell_it_where_the_rate_changes() -> None:
     assert stretch(lock=True, rates=CHANGING, traced=False) > 1.25
     assert stretch(lock=False, rates=CHANGING, traced=False) == pytest.approx(1.0, abs=0.05)
+
+
+def test_counters_that_no_server_makes_tell_no_lock() -> None:
+    """A replica behind the same address has counted more requests, and less time: other reads may be its, too."""
+    executions = runs(lock=True, instances=2, rates=CHANGING)
+    done = [run for run in executions if run.ended <= 52.0]
+    elsewhere = {
+        ("safety", "1"): replace(counts(done), seconds=1.0, infer=1.0, queue=0.0, batches={1: (len(done), 1.0)})
+    }
+    mixed = [
+        replace(one, body=json.dumps(statistics_body(elsewhere)).encode())
+        if (one.kind, one.at - START) == (BodyKind.STATISTICS, 50.0)
+        else one
+        for one in scrapes(executions, 2)
+    ]
+    found = OVERLAP_STRETCH.read(view_of(window_of(mixed), "safety"))
+
+    assert OVERLAP_STRETCH.read(view_of(window(executions, 2), "safety")).value is not None
+    assert found.missing is Missing.CONFLICTING
 
 
 def test_counters_tell_nothing_where_the_rate_stays() -> None:
