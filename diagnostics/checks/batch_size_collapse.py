@@ -13,6 +13,7 @@ differ, optional inputs differ, or so many instances run that each takes one req
 - Batches whose cost grows with every item: batching would not help (`batching-without-gain`).
 - A model that waits for models it calls (`bls-serialization`): it would call them for each request in turn. If models
   run in step with it and nothing is traced, this stays unknown.
+- A sequence batcher: it joins only requests of different sequences, and excludes `dynamic_batching`.
 - A next stage that completes less than this one passes on: requests would wait there instead.
 - An LLM engine's row: batch 1 is normal, because the engine batches inside.
 

@@ -25,6 +25,7 @@ from diagnostics.signals.triton import (
     OUTPUT_SECONDS,
     QUEUE_SECONDS,
     REQUEST_RATE,
+    SEQUENCE_BATCHING,
 )
 from diagnostics.units import Unit
 
@@ -175,7 +176,12 @@ def batch_fill(ledger: Ledger, subject: Subject) -> Reading:
 
 
 def batching_is_left_unused(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether larger batches were possible and would pay: then they are cheaper than more instances."""
+    """Return whether larger batches were possible and would pay: then they are cheaper than more instances.
+
+    A sequence batcher joins only requests of different sequences, and a model has no other batcher beside it.
+    """
+    if ledger.evidence.read(SEQUENCE_BATCHING, subject).value:
+        return False
     if not ledger.as_alternative().at_least(MAX_BATCH_SIZE, subject, BATCHABLE):
         return False
     cost = ledger.read(BATCH_MARGINAL_COST, subject)
