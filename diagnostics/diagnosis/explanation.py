@@ -89,7 +89,7 @@ class Explanation:
 
     `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
     `healthy_as_read` says that nothing is wrong as far as was read, and only what was not read forbids to say so.
-    `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
+    `proven` says that forecasts were asked of its findings (`diagnosis.validation`).
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
     `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
     after which requests are served differently, and `latest` the evidence since the newest; None without one.

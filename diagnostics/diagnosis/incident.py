@@ -26,7 +26,7 @@ from diagnostics.window.lifecycle import ServerChange as Setting
 JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
 # Verdicts by the settings of now, whose check could decide, that must not show a cause after its settings were changed:
 # one may be luck, and what waited before the change is done with in the second.
-ROUNDS_OF_PROOF = 2
+ROUNDS_TO_END = 2
 
 
 class IncidentTransition(StrEnum):
@@ -173,7 +173,7 @@ class IncidentBook:
         self._open: dict[str, Incident] = {}
         self._candidates: dict[str, _Candidate] = {}
         self._gone_for: dict[str, float] = {}
-        self._proofs: dict[str, int] = {}
+        self._ended_rounds: dict[str, int] = {}
         self._lower: dict[str, _LowerSpell] = {}
         self._traffic = LastTraffic()
         self._last: float | None = None
@@ -192,7 +192,7 @@ class IncidentBook:
         ended = tuple(_closed(incident, at, Ending.UNWATCHED) for incident in self.open)
         self._open.clear()
         self._gone_for.clear()
-        self._proofs.clear()
+        self._ended_rounds.clear()
         self._lower.clear()
         self._traffic = LastTraffic()
         self._candidates.clear()
@@ -230,7 +230,7 @@ class IncidentBook:
             known = self._open.get(fingerprint)
             if known is not None:
                 self._gone_for.pop(fingerprint, None)
-                self._proofs.pop(fingerprint, None)
+                self._ended_rounds.pop(fingerprint, None)
                 severity = self._steady_severity(known, finding.severity, elapsed)
                 yield self._keep(IncidentTransition.UPDATED, _updated(known, finding, severity, at))
             elif (candidate := self._counted(fingerprint, at)).times >= self.open_after:
@@ -295,12 +295,12 @@ class IncidentBook:
             if fingerprint in present or _still_away(incident, explanation):
                 continue
             if _shows_gone(incident, explanation):
-                proofs = self._proofs[fingerprint] = self._proofs.get(fingerprint, 0) + 1
-                if proofs >= ROUNDS_OF_PROOF:
+                rounds = self._ended_rounds[fingerprint] = self._ended_rounds.get(fingerprint, 0) + 1
+                if rounds >= ROUNDS_TO_END:
                     yield self._close(incident, at, Ending.CHANGED)
 
     def _close(self, incident: Incident, at: float, ending: Ending) -> IncidentChange:
-        for kept in (self._open, self._gone_for, self._proofs, self._lower):
+        for kept in (self._open, self._gone_for, self._ended_rounds, self._lower):
             kept.pop(incident.fingerprint, None)
         self._traffic.forget(incident.fingerprint)
         return _closed(incident, at, ending)

@@ -92,7 +92,7 @@ def _may_grow(found: Performance) -> bool:
 KEPT_SECONDS = 300.0
 # Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
 # that has begun is finished, within the events that a run may have.
-PROOF_SECONDS = 10.0
+VALIDATION_SECONDS = 10.0
 # A cause is as likely wrong as right where the model that its remedy rests on is not that of the window.
 DOUBTED_CONFIDENCE = 0.6
 # What was forecast of a window is forecast anew from one this many times as long.
@@ -127,14 +127,14 @@ class ForecastCache:
 
 
 class _SpentError(Exception):
-    """The time for proofs is over."""
+    """The time for validation is over."""
 
 
 @dataclass(slots=True)
 class CpuBudget:
     """The processor time that forecasts may take, from the first question on; `used` is what answers took of it."""
 
-    seconds: float = PROOF_SECONDS
+    seconds: float = VALIDATION_SECONDS
     clock: Callable[[], float] = thread_time
     used: float = 0.0
     _end: float = inf
@@ -174,9 +174,9 @@ def validated(
     """
     if explanation.proven or all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    proof = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
-    explanation = proof.judged()
-    found = proof.reported(explanation.findings)
+    validator = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
+    explanation = validator.judged()
+    found = validator.reported(explanation.findings)
     return replace(with_findings(explanation, found), proven=True)
 
 

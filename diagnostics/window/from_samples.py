@@ -67,14 +67,14 @@ class ServerSeries:
     copies: int = 0
 
 
-def lanes_of(found: Iterable[SampledSeries]) -> list[ServerSeries]:
+def servers_of(found: Iterable[SampledSeries]) -> list[ServerSeries]:
     """Return the servers that these series are of, sorted by name."""
     by_instance: dict[str, list[Labelled]] = {}
     for one in found:
         labels = _unclashed(one.labels)
         by_instance.setdefault(labels.get(INSTANCE, ""), []).append((labels, one))
-    lanes = [lane for instance, series in by_instance.items() for lane in _of_instance(instance, series)]
-    return sorted(lanes, key=lambda lane: lane.server)
+    servers = [one for instance, series in by_instance.items() for one in _of_instance(instance, series)]
+    return sorted(servers, key=lambda one: one.server)
 
 
 def _unclashed(labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -180,10 +180,10 @@ class SamplePages:
     _layouts: dict[tuple[_Head, ...], SeriesLayout] = field(default_factory=dict)
     _series: dict[_Head, Series] = field(default_factory=dict)
 
-    def of(self, lane: ServerSeries) -> Iterator[Parsed]:
+    def of(self, server: ServerSeries) -> Iterator[Parsed]:
         """Yield the pages of one server, in time order. Series that a scrape did not have are not on its page."""
-        for at, snapshot in self.snapshots(lane.series):
-            scrape = Scrape(server=lane.server, kind=BodyKind.METRICS, at=at, mono=at)
+        for at, snapshot in self.snapshots(server.series):
+            scrape = Scrape(server=server.server, kind=BodyKind.METRICS, at=at, mono=at)
             yield Parsed(scrape=scrape, content=MetricsPage(at, at, snapshot))
 
     def cards(self, series: Sequence[Labelled]) -> Iterator[Parsed]:

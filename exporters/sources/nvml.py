@@ -12,7 +12,7 @@ import msgspec
 
 from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.nvml_device import Json, NvmlDevice, QueryBudget
-from exporters.sources.parallel import Lanes
+from exporters.sources.parallel import DeadlineExecutor
 from exporters.sources.schedule import CLOCK
 
 # A healthy card answers all queries within milliseconds; one that hangs (a reset, a lost card) may take minutes.
@@ -31,7 +31,7 @@ class NvmlSampler:
         self, nvml: Any, timeout: float = DEVICE_TIMEOUT, budget: Callable[[], QueryBudget] = QueryBudget
     ) -> None:
         self._nvml = nvml
-        self._lanes: Lanes[object, None] = Lanes(timeout)
+        self._executor: DeadlineExecutor[object, None] = DeadlineExecutor(timeout)
         self._version = self._driver()
         self._devices = {index: NvmlDevice(nvml, index, budget()) for index in range(self._count())}
         self._slow: set[int] = set()
@@ -72,7 +72,7 @@ class NvmlSampler:
     def close(self) -> None:
         """Give the driver back what was taken, as far as the cards still answer."""
         healthy = [device for index, device in self._devices.items() if index not in self._slow]
-        self._lanes.run({self._group: lambda: _close_all(healthy)})
+        self._executor.run({self._group: lambda: _close_all(healthy)})
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError:
@@ -87,10 +87,10 @@ class NvmlSampler:
         answers: dict[int, Json] = {}
         waiting, apart = [index for index in self._devices if index not in self._slow], set(self._slow)
         while waiting or apart:
-            lanes: dict[object, Callable[[], None]] = {f"card {i}": self._ask(answers, [i]) for i in apart}
+            closings: dict[object, Callable[[], None]] = {f"card {i}": self._ask(answers, [i]) for i in apart}
             if waiting:
-                lanes[self._group] = self._ask(answers, waiting, self._group)
-            outcomes = self._lanes.run(lanes)
+                closings[self._group] = self._ask(answers, waiting, self._group)
+            outcomes = self._executor.run(closings)
             self._slow -= answers.keys()
             if not waiting or outcomes[self._group].failure is None:
                 break

@@ -105,7 +105,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_THREADS.forget)
 
 
-class Lanes(Generic[K, V]):
+class DeadlineExecutor(Generic[K, V]):
     """Runs named reads side by side, at most one of each name at a time."""
 
     def __init__(self, timeout: float, threads: Threads = _THREADS) -> None:

@@ -19,7 +19,7 @@ from diagnostics.window.from_samples import (
     ServerSeries,
     configurations,
     hosts,
-    lanes_of,
+    servers_of,
     statistics,
 )
 from diagnostics.window.parsed import Parsed
@@ -166,27 +166,27 @@ def _prolonged(
 def _window(
     reader: SampleReader, found: QueryResult, span: tuple[float, float], interval: float, *, configured: bool
 ) -> StoredWindow:
-    pages, lanes, others = SamplePages(), list[ServerSeries](), list[tuple[ServerSeries, SeriesLayout]]()
-    for lane in lanes_of(found.series):
-        layout = _layout(lane)
+    pages, stored, others = SamplePages(), list[ServerSeries](), list[tuple[ServerSeries, SeriesLayout]]()
+    for one in servers_of(found.series):
+        layout = _layout(one)
         if readable(layout):
-            lanes.append(lane)
+            stored.append(one)
         elif kinds_of(layout):
-            others.append((lane, layout))
-    if not lanes:
+            others.append((one, layout))
+    if not stored:
         raise _nothing_read(reader.api, others)
-    servers = [lane.server for lane in lanes]
-    records = [record for lane in lanes for record in pages.of(lane)]
+    servers = [one.server for one in stored]
+    records = [record for one in stored for record in pages.of(one)]
     records += exported_records(reader.beside("server"), servers, span)
     records += card_records(reader.beside(CARD), found.series, pages, span)
     records.sort(key=lambda record: record.scrape.mono)
     configs = {record.scrape.server for record in records if record.scrape.kind is BodyKind.CONFIG}
     unseen = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]
-    unseen += _ended(lanes, span[1], interval)
-    unseen += _copied(lanes)
+    unseen += _ended(stored, span[1], interval)
+    unseen += _copied(stored)
     unseen += [
-        BlindSpot(what=f"all of {lane.server}", why=f"it is {named(layout)}, which is not read", fix=instead_of(layout))
-        for lane, layout in others
+        BlindSpot(what=f"all of {one.server}", why=f"it is {named(layout)}, which is not read", fix=instead_of(layout))
+        for one, layout in others
     ]
     if not configured and (bare := [server for server in servers if server not in configs]):
         unseen.append(_unconfigured(bare))
@@ -205,36 +205,36 @@ def _interval(found: QueryResult) -> float:
     return USUAL_SECONDS if found.series else 0.0
 
 
-def _ended(lanes: Sequence[ServerSeries], end: float, interval: float) -> Iterator[BlindSpot]:
-    for lane in lanes:
-        last = max(sampled.times[-1] for _, sampled in lane.series)
+def _ended(stored: Sequence[ServerSeries], end: float, interval: float) -> Iterator[BlindSpot]:
+    for one in stored:
+        last = max(sampled.times[-1] for _, sampled in one.series)
         if end - last > max(_MISSED_SCRAPES * interval, 1.0):
             yield BlindSpot(
-                what=f"{lane.server} after {_clock(last)}",
+                what=f"{one.server} after {_clock(last)}",
                 why="there are no samples of it",
                 fix="look whether it runs, is still scraped, or goes by another name since",
             )
 
 
-def _layout(lane: ServerSeries) -> SeriesLayout:
+def _layout(one: ServerSeries) -> SeriesLayout:
     """Return which series a server has stored, whenever it had them."""
     by_name: dict[str, list[int]] = {}
-    for slot, (labels, _) in enumerate(lane.series):
+    for slot, (labels, _) in enumerate(one.series):
         by_name.setdefault(labels[NAME], []).append(slot)
-    series = tuple(Series(name=labels[NAME], labels=labels) for labels, _ in lane.series)
+    series = tuple(Series(name=labels[NAME], labels=labels) for labels, _ in one.series)
     return SeriesLayout(series=series, by_name={name: tuple(slots) for name, slots in by_name.items()}, types={})
 
 
 def _nothing_read(api: PrometheusApi, others: Sequence[tuple[ServerSeries, SeriesLayout]]) -> CollectError:
     if not others:
         return CollectError("holds no server that is read", where=str(api.address), hint=_SCRAPE)
-    lane, layout = others[0]
-    what = f"holds {named(layout)} ({lane.server}), whose page is not read"
+    one, layout = others[0]
+    what = f"holds {named(layout)} ({one.server}), whose page is not read"
     return CollectError(what, where=str(api.address), hint=instead_of(layout))
 
 
-def _copied(lanes: Sequence[ServerSeries]) -> Iterator[BlindSpot]:
-    copied = [lane.server for lane in lanes if lane.copies]
+def _copied(stored: Sequence[ServerSeries]) -> Iterator[BlindSpot]:
+    copied = [one.server for one in stored if one.copies]
     if copied:
         yield BlindSpot(
             what=f"further copies of {_some(copied)}",

@@ -19,7 +19,7 @@ from exporters.sources.address import DEFAULT_HTTP_PORT, Address, parse_address,
 from exporters.sources.host import find_server, listening_ports
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure
 from exporters.sources.kubernetes_targets import PREFIX, service_urls
-from exporters.sources.parallel import Lanes
+from exporters.sources.parallel import DeadlineExecutor
 from exporters.sources.probe import OtherServer, first_found, probe_grpc, probe_http, probe_metrics
 from exporters.sources.triton_grpc import NOT_INSTALLED
 from exporters.sources.triton_http import HttpApi
@@ -209,11 +209,11 @@ class _Search:
     def ask_others(self) -> None:
         """Seek what the given port is not, side by side; gRPC only where HTTP is not open."""
         seek = [role for role in (METRICS, HTTP) if role not in self.found]
-        lanes: Lanes[str, None] = Lanes(2 * self.options.read_timeout)
-        lanes.run({role: partial(self._seek, role) for role in seek})
+        executor: DeadlineExecutor[str, None] = DeadlineExecutor(2 * self.options.read_timeout)
+        executor.run({role: partial(self._seek, role) for role in seek})
         if HTTP not in self.found and GRPC not in self.found:
             self._seek(GRPC)
-        self._refuse_strangers()
+        self._refuse_other_servers()
 
     def server(self) -> TritonServer:
         """Return what was found."""
@@ -331,7 +331,7 @@ class _Search:
             return ["http"]
         return ["https", "http"]  # Triton's own metrics port speaks no TLS
 
-    def _refuse_strangers(self) -> None:
+    def _refuse_other_servers(self) -> None:
         api, metrics = self.found.get(HTTP) or self.found.get(GRPC), self.found.get(METRICS)
         if api is None or metrics is None or self.options.metrics_url:
             return
@@ -339,9 +339,9 @@ class _Search:
         assert not isinstance(api, Metrics)
         if _share_no_model(api, metrics):
             reason = "shows none of this server's models: another server's page"
-            stranger = METRICS if self.role != METRICS else HTTP if HTTP in self.found else GRPC
-            part = self.found.pop(stranger)
-            self.failures[stranger][parse_address(part.url).netloc()] = ReadFailure(reason, Obstacle.ANSWER)
+            other = METRICS if self.role != METRICS else HTTP if HTTP in self.found else GRPC
+            part = self.found.pop(other)
+            self.failures[other][parse_address(part.url).netloc()] = ReadFailure(reason, Obstacle.ANSWER)
 
     def _awaited_http(self, metrics: Metrics | None) -> Api | None:
         """Return the API at the port that was named, where nobody answered there: it is asked again in each round.

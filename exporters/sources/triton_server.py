@@ -16,7 +16,7 @@ from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import parse_index, parse_statistics
 from exporters.sources.http import Obstacle
-from exporters.sources.parallel import Lanes, ReadOutcome
+from exporters.sources.parallel import DeadlineExecutor, ReadOutcome
 from exporters.sources.schedule import CLOCK
 
 # How many configurations are read at once: few, since they share the server's inference threads.
@@ -95,7 +95,7 @@ class TritonServer:
         self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
         self.given = ""
         self._reported_unfound = False
-        self._lanes: Lanes[Key, bytes] = Lanes(timeout)
+        self._executor: DeadlineExecutor[Key, bytes] = DeadlineExecutor(timeout)
         self._patience = _TIMEOUTS_TO_DESCRIBE * timeout
         self._versions: Mapping[str, frozenset[str]] = {}
         self._described: Mapping[str, frozenset[str]] | None = None
@@ -132,7 +132,7 @@ class TritonServer:
         if self.api:
             reads[BodyKind.STATISTICS, ""] = partial(self.api.read, BodyKind.STATISTICS)
             reads[BodyKind.INDEX, ""] = partial(self.api.read, BodyKind.INDEX)
-        outcomes = self._lanes.run(reads)
+        outcomes = self._executor.run(reads)
         self._learn(outcomes)
         return self._scrapes(outcomes)
 
@@ -244,7 +244,7 @@ class TritonServer:
 
     def _read(self, keys: Sequence[Key]) -> Mapping[Key, ReadOutcome[bytes]]:
         assert self.api is not None
-        return self._lanes.run({key: partial(self.api.read, *key) for key in keys})
+        return self._executor.run({key: partial(self.api.read, *key) for key in keys})
 
     def _scrapes(self, outcomes: Mapping[Key, ReadOutcome[bytes]]) -> list[Scrape]:
         return [

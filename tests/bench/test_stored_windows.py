@@ -7,7 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 
-from diagnostics.window.from_samples import SamplePages, lanes_of
+from diagnostics.window.from_samples import SamplePages, servers_of
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.prometheus_answer import parse_answer
 from diagnostics.wire.records import BodyKind, Scrape
@@ -45,8 +45,8 @@ def _answer(pages: Sequence[Scrape], servers: int) -> bytes:
 
 def _rebuilt(body: bytes) -> Window:
     builder, pages = WindowBuilder(), SamplePages()
-    for lane in lanes_of(parse_answer(body).series):
-        for record in pages.of(lane):
+    for server in servers_of(parse_answer(body).series):
+        for record in pages.of(server):
             builder.add_parsed(record)
     return builder.build()
 

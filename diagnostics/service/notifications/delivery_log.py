@@ -19,7 +19,7 @@ def log_alert(receiver: str, alert: IncidentAlert, *, refused: str = "", dropped
     """
     labels = {name: alert.labels.get(name) for name in _LABELS}
     status = "firing" if alert.ended is None else "resolved"
-    _log_fate(receiver, "refused" if refused else "dropped", refused or dropped, status=status, **labels)
+    _log_delivery(receiver, "refused" if refused else "dropped", refused or dropped, status=status, **labels)
 
 
 def log_message(receiver: str, body: dict[str, Any], *, dropped: str = "") -> None:
@@ -28,12 +28,14 @@ def log_message(receiver: str, body: dict[str, Any], *, dropped: str = "") -> No
     subject = incident.get("subject") or {}
     fields = {name: incident.get(name) for name in ("deployment", "check", "severity")}
     about = {name: subject.get(name) for name in _LABELS if subject.get(name)}
-    _log_fate(receiver, "dropped", dropped, change=body.get("change"), incident=incident.get("id"), **about, **fields)
+    _log_delivery(
+        receiver, "dropped", dropped, change=body.get("change"), incident=incident.get("id"), **about, **fields
+    )
 
 
-def _log_fate(receiver: str, fate: str, reason: str, **fields: Field) -> None:
+def _log_delivery(receiver: str, outcome: str, reason: str, **fields: Field) -> None:
     if reason:
         event = LoggedEvent.NOTIFICATION_DROPPED
-        log_event(log, event, f"notification {fate}", receiver=receiver, **fields, err=reason)
+        log_event(log, event, f"notification {outcome}", receiver=receiver, **fields, err=reason)
     else:
         log_event(log, LoggedEvent.NOTIFICATION_SENT, "notification sent", receiver=receiver, **fields)

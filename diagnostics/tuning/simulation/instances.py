@@ -90,15 +90,15 @@ class Execution:
         visits: the requests in it.
         work: seconds that it takes alone.
         noted: position of its first request in the log's service times; None where it is not observed.
-        lane: the instance, where that matters.
+        queue: what its instance holds, where that matters.
 
     """
 
-    __slots__ = ("begun", "lane", "noted", "visits", "work")
+    __slots__ = ("begun", "noted", "queue", "visits", "work")
 
     def __init__(self, begun: float, visits: Sequence[SimulatedVisit], work: float, noted: int | None) -> None:
         self.begun, self.visits, self.work, self.noted = begun, visits, work, noted
-        self.lane: deque[Execution] | None = None
+        self.queue: deque[Execution] | None = None
 
 
 Ended = Callable[[float, Execution], None]
@@ -185,7 +185,7 @@ class Instances:
 class Overlapping(Instances):
     """Instances that hold several executions at once, which compute one after the other."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_queues",)
 
     def __init__(
         self,
@@ -197,19 +197,19 @@ class Overlapping(Instances):
         freed: Callable[[float], None],
     ) -> None:
         super().__init__(clock, log, model, seconds, computing, freed)
-        self._lanes: list[deque[Execution]] = [deque() for _ in range(model.instances)]
+        self._queues: list[deque[Execution]] = [deque() for _ in range(model.instances)]
 
     def _run(self, now: float, execution: Execution) -> None:
-        lane = min(self._lanes, key=len)
-        execution.lane = lane
-        lane.append(execution)
-        if len(lane) == 1:
+        queue = min(self._queues, key=len)
+        execution.queue = queue
+        queue.append(execution)
+        if len(queue) == 1:
             self._compute(now, execution)
 
     def _ended(self, now: float, execution: Execution) -> None:
-        lane = execution.lane
-        assert lane is not None
-        lane.popleft()
-        if lane:
-            self._compute(now, lane[0])
+        queue = execution.queue
+        assert queue is not None
+        queue.popleft()
+        if queue:
+            self._compute(now, queue[0])
         super()._ended(now, execution)

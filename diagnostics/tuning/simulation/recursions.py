@@ -52,11 +52,11 @@ def executed(model: Model, joined: Sequence[float], items: Sequence[int], seed: 
     plain = is_plain(batcher) and prefetches(batcher) and set(batcher.preferred) <= {most}
     if not plain or set(items) - {1} or 0 < batcher.delay_seconds < TICK:
         return None
-    lanes = _Lanes(model, durations(model, rng))
+    instances = _Instances(model, durations(model, rng))
     if batcher.delay_seconds > 0 and most > 1:
-        batched = _Windows(batcher, most, joined, lanes, stream(seed, f"race {model.name}").random).executed()
+        batched = _Windows(batcher, most, joined, instances, stream(seed, f"race {model.name}").random).executed()
     else:  # a batch of one is full as it begins
-        batched = _Bulks(replace(batcher, delay_seconds=0.0), most, joined, lanes).executed()
+        batched = _Bulks(replace(batcher, delay_seconds=0.0), most, joined, instances).executed()
     if batched is not None:
         batched.answered = list(accumulate(batched.ended, max)) if batcher.preserve_ordering else batched.ended
     return batched
@@ -90,7 +90,7 @@ def _first_come(model: Model, joined: Sequence[float], seconds: Sequence[float])
 _AT_ONCE, _ROUSED, _FREED = range(3)
 
 
-class _Lanes:
+class _Instances:
     """Instances that take payloads in turn.
 
     Attributes:
@@ -140,25 +140,25 @@ class _Lanes:
 class _Payloads:
     """Payloads of one request each, unless others come before an instance takes it: then `_formed` says which."""
 
-    __slots__ = ("_delay", "_joined", "_lanes", "_most")
+    __slots__ = ("_delay", "_instances", "_joined", "_most")
 
-    def __init__(self, batcher: DynamicBatcher, most: int, joined: Sequence[float], lanes: _Lanes) -> None:
-        self._delay, self._most, self._lanes = batcher.delay_seconds, most, lanes
+    def __init__(self, batcher: DynamicBatcher, most: int, joined: Sequence[float], instances: _Instances) -> None:
+        self._delay, self._most, self._instances = batcher.delay_seconds, most, instances
         self._joined = [*joined, inf, inf]  # nobody comes after the last
 
     def executed(self) -> Executed | None:
         """Return what is executed; None where only events can tell."""
         count, first, begun = len(self._joined) - 2, 0, 0.0
-        lonely = self._lonely_of_one if self._lanes.idle == 1 else self._lonely
+        lonely = self._lonely_of_one if self._instances.idle == 1 else self._lonely
         while True:
             first, begun = lonely(first, begun)
             if first == count:
-                return self._lanes.found
+                return self._instances.found
             formed = self._formed(first, begun)
             if formed is None:
                 return None
             last, begun = formed
-            self._lanes.execute(begun, last - first)
+            self._instances.execute(begun, last - first)
             first = last
 
     def _formed(self, first: int, begun: float) -> tuple[int, float] | None:
@@ -169,9 +169,9 @@ class _Payloads:
 
     def _lonely_of_one(self, first: int, begun: float) -> tuple[int, float]:
         """Execute what nobody else comes beside, on one instance; return the first that is not, and the last begin."""
-        joined, delay, lanes, before = self._joined, self._delay, self._lanes, first
-        start, seconds, gap, found = lanes.start, lanes.seconds, lanes.gap, lanes.found
-        begin, end, freed = found.begun.append, found.ended.append, lanes.taking[0][0] if lanes.taking else -inf
+        joined, delay, instances, before = self._joined, self._delay, self._instances, first
+        start, seconds, gap, found = instances.start, instances.seconds, instances.gap, instances.found
+        begin, end, freed = found.begun.append, found.ended.append, instances.taking[0][0] if instances.taking else -inf
         while True:
             oldest = joined[first]
             closes = oldest + delay
@@ -183,27 +183,27 @@ class _Payloads:
             end(ended)
             begun, freed, first = taken, ended + gap, first + 1
         if first > before:
-            lanes.idle, lanes.taking[:] = 0, [(freed, _FREED)]
+            instances.idle, instances.taking[:] = 0, [(freed, _FREED)]
             found.sizes += [1] * (first - before)
         return first, begun
 
     def _lonely(self, first: int, begun: float) -> tuple[int, float]:
         """Do as `_lonely_of_one`, on several instances."""
-        joined, lanes, taking = self._joined, self._lanes, self._lanes.taking
+        joined, instances, taking = self._joined, self._instances, self._instances.taking
         while True:
             oldest = joined[first]
             while taking and taking[0][0] <= oldest < inf:
                 heappop(taking)
-                lanes.idle += 1
+                instances.idle += 1
             freed, closes = taking[0][0] if taking else inf, oldest + self._delay
-            taken = closes + lanes.start if lanes.idle else freed
+            taken = closes + instances.start if instances.idle else freed
             if begun > oldest or freed <= closes or taken > freed or taken >= joined[first + 1]:
                 return first, begun
-            if lanes.idle:
-                lanes.idle -= 1
+            if instances.idle:
+                instances.idle -= 1
             else:
                 heappop(taking)
-            lanes.execute(taken, 1)
+            instances.execute(taken, 1)
             begun, first = taken, first + 1
 
 
@@ -214,7 +214,7 @@ class _Bulks(_Payloads):
 
     def _formed(self, first: int, begun: float) -> tuple[int, float]:
         joined = self._joined
-        begun, how = self._lanes.take(joined[first])
+        begun, how = self._instances.take(joined[first])
         last = first + 1
         if how != _AT_ONCE:
             limit = first + self._most
@@ -229,15 +229,20 @@ class _Windows(_Payloads):
     __slots__ = ("_overtakes", "_races")
 
     def __init__(
-        self, batcher: DynamicBatcher, most: int, joined: Sequence[float], lanes: _Lanes, races: Callable[[], float]
+        self,
+        batcher: DynamicBatcher,
+        most: int,
+        joined: Sequence[float],
+        instances: _Instances,
+        races: Callable[[], float],
     ) -> None:
-        super().__init__(batcher, most, joined, lanes)
+        super().__init__(batcher, most, joined, instances)
         self._overtakes, self._races = batcher.overtakes, races
 
     def _formed(self, first: int, begun: float) -> tuple[int, float] | None:
         joined = self._joined
         closed, last, wakes = self._closed(first, max(joined[first], begun))
-        begun, how = self._lanes.take(closed)
+        begun, how = self._instances.take(closed)
         if how != _AT_ONCE and joined[last] <= begun:
             grown = self._grown(first, last, wakes, begun, how)
             if grown is None or begun - closed >= LONGEST_SLEEP:
@@ -256,7 +261,7 @@ class _Windows(_Payloads):
             closed, wakes = closes, most
             if limit == first + most:
                 closed = min(closed, max(looks, joined[limit - 1]))
-            for time, how in self._lanes.taking:
+            for time, how in self._instances.taking:
                 if looks < time < closed:
                     if how == _FREED:
                         self._races()  # lost or won, there is no payload to hand over yet

@@ -63,7 +63,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
     not reach those behind it.
     """
     models = {model.name: model for model in scenario.models}
-    lanes = {model.name: model for model in holding(scenario).models}
+    by_name = {model.name: model for model in holding(scenario).models}
     entries = {entry.name: entry for entry in scenario.entries}
     found: dict[str, float] = dict.fromkeys(models, 0.0)
     for _ in models:
@@ -76,7 +76,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
         ]
         found = dict.fromkeys(models, 0.0)
         for model, rate, items in flows:
-            found[model.name] += rate / capacity(lanes[model.name], items)
+            found[model.name] += rate / capacity(by_name[model.name], items)
     passing = _passing(models, found)
     executed = [(model, rate * passing[model.name], items) for model, rate, items in flows]
     return {**found, **_shared(scenario, executed)}

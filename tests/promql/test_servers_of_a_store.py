@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.window.from_samples import ServerSeries, lanes_of
+from diagnostics.window.from_samples import ServerSeries, servers_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.prometheus_answer import SampledSeries
 from diagnostics.wire.records import BodyKind
@@ -23,8 +23,8 @@ def scraped(fake: FakePrometheus, triton: SyntheticTriton, late: float = 0.0, **
             fake.scrape(one.at, one.body, reader, **{"job": "triton", "instance": "triton:8002", **target})
 
 
-def lanes(fake: FakePrometheus) -> list[ServerSeries]:
-    return lanes_of(
+def servers(fake: FakePrometheus) -> list[ServerSeries]:
+    return servers_of(
         SampledSeries(labels=dict(labels), times=[at for at, _ in samples], values=[value for _, value in samples])
         for labels, samples in fake.series.items()
     )
@@ -33,9 +33,9 @@ def lanes(fake: FakePrometheus) -> list[ServerSeries]:
 def test_labels_of_a_scrape_are_not_on_the_page() -> None:
     fake = FakePrometheus()
     scraped(fake, TRITON, namespace="chat", pod="triton-0")
-    (lane,) = lanes(fake)
-    assert lane.server == "triton:8002"
-    assert {name for labels, _ in lane.series for name in labels} == {"__name__", "model", "version", "reason"}
+    (server,) = servers(fake)
+    assert server.server == "triton:8002"
+    assert {name for labels, _ in server.series for name in labels} == {"__name__", "model", "version", "reason"}
 
 
 @pytest.mark.parametrize("label", ["replica", "prometheus_replica", "job", "prometheus"])
@@ -43,9 +43,9 @@ def test_a_server_that_is_stored_twice_is_one(label: str) -> None:
     fake = FakePrometheus()
     scraped(fake, TRITON, **{label: "a"})
     scraped(fake, TRITON, late=6.5, **{label: "b"})
-    (lane,) = lanes(fake)
-    assert (lane.server, lane.copies) == ("triton:8002", 1)
-    assert len({tuple(one.times) for _, one in lane.series}) == 1
+    (server,) = servers(fake)
+    assert (server.server, server.copies) == ("triton:8002", 1)
+    assert len({tuple(one.times) for _, one in server.series}) == 1
 
 
 def test_the_copy_with_more_samples_is_read() -> None:
@@ -55,8 +55,8 @@ def test_the_copy_with_more_samples_is_read() -> None:
     for labels, samples in fake.series.items():
         if dict(labels)["replica"] == "a":
             del samples[3:9]
-    (lane,) = lanes(fake)
-    assert len(lane.series[0][1].times) == 20
+    (server,) = servers(fake)
+    assert len(server.series[0][1].times) == 20
 
 
 @pytest.mark.parametrize("label", ["cluster", "namespace", "pod", "job"])
@@ -64,7 +64,7 @@ def test_servers_that_share_an_instance_are_distinguished(label: str) -> None:
     fake = FakePrometheus()
     scraped(fake, TRITON, **{label: "eu"})
     scraped(fake, OTHER, late=6.5, **{label: "us"})
-    assert [(lane.server, lane.copies) for lane in lanes(fake)] == [
+    assert [(server.server, server.copies) for server in servers(fake)] == [
         (f"triton:8002 {label}=eu", 0),
         (f"triton:8002 {label}=us", 0),
     ]
@@ -76,7 +76,7 @@ def test_a_restart_of_a_server_that_is_stored_twice_leaves_it_one() -> None:
     scraped(fake, TRITON, late=6.5, replica="b")
     for samples in fake.series.values():
         samples[10:] = [(at, value * 0.1) for at, value in samples[10:]]
-    assert len(lanes(fake)) == 1
+    assert len(servers(fake)) == 1
 
 
 def test_own_labels_win_over_a_targets_of_the_same_name() -> None:
@@ -88,15 +88,15 @@ def test_own_labels_win_over_a_targets_of_the_same_name() -> None:
         if "version" in labels:
             labels |= {"exported_version": labels["version"], "version": "v2.59"}
         fake.add(labels, samples)
-    (lane,) = lanes(fake)
-    assert {labels["version"] for labels, _ in lane.series if "model" in labels} == {"1"}
+    (server,) = servers(fake)
+    assert {labels["version"] for labels, _ in server.series if "model" in labels} == {"1"}
 
 
 def test_a_renamed_server_is_another() -> None:
     fake = FakePrometheus()
     scraped(fake, TRITON, instance="old:8002")
     scraped(fake, TRITON, late=400.0, instance="new:8002")
-    assert [lane.server for lane in lanes(fake)] == ["new:8002", "old:8002"]
+    assert [server.server for server in servers(fake)] == ["new:8002", "old:8002"]
 
 
 def test_tenants_labels_of_a_model_stay() -> None:
@@ -105,5 +105,5 @@ def test_tenants_labels_of_a_model_stay() -> None:
     for labels in list(fake.series):
         if dict(labels).get("model") == "a":
             fake.series[tuple(sorted([*labels, ("tenant", "chat")]))] = fake.series.pop(labels)
-    (lane,) = lanes(fake)
-    assert {labels.get("tenant") for labels, _ in lane.series} == {"chat", None}
+    (server,) = servers(fake)
+    assert {labels.get("tenant") for labels, _ in server.series} == {"chat", None}
