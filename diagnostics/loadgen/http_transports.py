@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from urllib.parse import quote
 
 import aiohttp
@@ -176,8 +176,23 @@ class HttpTransport:
         await self._session.close()
 
 
-EVENT_DATA = b"data:"
-"""Begins a line of a stream that holds data (server-sent events)."""
+_EVENT_DATA = b"data:"
+
+
+async def event_data(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the data of each line of a stream that holds some (server-sent events).
+
+    Raises:
+        ValueError: the stream is too large.
+
+    """
+    size = 0
+    async for line in answer.content:
+        size = bounded(size + len(line))
+        if line.startswith(_EVENT_DATA):
+            yield line.removeprefix(_EVENT_DATA).strip()
+
+
 _Part = tuple[tuple[int, ...], str]
 
 
@@ -198,13 +213,10 @@ class GenerateTransport(HttpTransport):
 
     async def _events(self, answer: aiohttp.ClientResponse) -> Reply:
         first: float | None = None
-        parts, size = [], 0
-        async for line in answer.content:
-            size = bounded(size + len(line))
-            if not line.startswith(EVENT_DATA):
-                continue
+        parts = []
+        async for data in event_data(answer):
             first = first or time.perf_counter()
-            event = json_value(line[len(EVENT_DATA) :])
+            event = json_value(data)
             if isinstance(event, dict) and "error" in event:
                 return refused(self._scrub(error_text(event["error"])), 500)
             parts.append(self._of(event))

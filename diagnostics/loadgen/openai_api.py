@@ -15,12 +15,11 @@ import aiohttp
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.http_transports import (
-    EVENT_DATA,
     JSON_HEADERS,
     HttpTransport,
     Prepared,
-    bounded,
     error_text,
+    event_data,
     whole_body,
 )
 from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, input_json, refused
@@ -141,10 +140,8 @@ class OpenAiTransport(HttpTransport):
         first: float | None = None
         counts: tuple[int, ...] = ()
         parts: list[str] = []
-        size, ended = 0, False
-        async for line in answer.content:
-            size = bounded(size + len(line))
-            data = line[len(EVENT_DATA) :].strip() if line.startswith(EVENT_DATA) else b""
+        ended = False
+        async for data in event_data(answer):
             if not data:
                 continue
             if ended := data == _LAST:

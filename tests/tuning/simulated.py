@@ -7,11 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.observing import EntryOutcome, ModelOutcome, SimulationResult
-from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Scenario
+from diagnostics.tuning.simulation.scenario import EngineModel, EntryGraph, Model, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
+
+# No two of these times are multiples of one another: what happens at one instant has no order of its own.
+ENGINES = st.builds(
+    EngineModel,
+    slots=st.integers(1, 4),
+    prefill_seconds=st.sampled_from([0.0, 0.00103]),
+    iteration_seconds=st.just(0.00207),
+    iteration_seconds_per_request=st.sampled_from([0.0, 0.00011]),
+    iterations=st.sampled_from([1.0, 3.5]),
+    iterations_scv=st.sampled_from([0.0, 0.5]),
+    tokens_per_request=st.just(10.0),
+    cache_tokens=st.sampled_from([None, 25.0]),
+    prefill_tokens=st.just(5.0),
+    token_budget=st.sampled_from([None, 8]),
+    continuous=st.booleans(),
+)
 
 
 def service(seconds: float, *, per_item: float = 0.0, gap: float = 0.0) -> ServiceTime:

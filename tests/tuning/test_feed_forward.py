@@ -22,7 +22,7 @@ from diagnostics.tuning.simulation.scenario import (
     Resource,
     Scenario,
 )
-from tests.tuning.simulated import alone, assert_one_outcome, model
+from tests.tuning.simulated import ENGINES, alone, assert_one_outcome, model
 
 # No two of these times are multiples of one another: what happens at one instant has no order of its own.
 _PLAIN_BATCHERS = st.builds(
@@ -37,20 +37,6 @@ _BATCHERS = _PLAIN_BATCHERS | st.builds(
     preferred=st.sampled_from([(), (2, 4)]),
     policy=st.sampled_from([None, QueueDiscipline(max_size=3), QueueDiscipline(timeout_seconds=0.01)]),
     priority_levels=st.sampled_from([0, 2]),
-)
-_ENGINES = st.builds(
-    EngineModel,
-    slots=st.integers(1, 4),
-    prefill_seconds=st.sampled_from([0.0, 0.00103]),
-    iteration_seconds=st.just(0.00207),
-    iteration_seconds_per_request=st.sampled_from([0.0, 0.00011]),
-    iterations=st.sampled_from([1.0, 3.5]),
-    iterations_scv=st.sampled_from([0.0, 0.5]),
-    tokens_per_request=st.just(10.0),
-    cache_tokens=st.sampled_from([None, 25.0]),
-    prefill_tokens=st.just(5.0),
-    token_budget=st.sampled_from([None, 8]),
-    continuous=st.booleans(),
 )
 
 
@@ -71,7 +57,7 @@ def _models(
 
 
 _ALONE = _models(st.none() | _PLAIN_BATCHERS)
-_ANY = st.one_of(_models(st.none() | _BATCHERS, in_flight=st.integers(1, 2)), _models(st.none(), engine=_ENGINES))
+_ANY = st.one_of(_models(st.none() | _BATCHERS, in_flight=st.integers(1, 2)), _models(st.none(), engine=ENGINES))
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,7 +68,7 @@ def test_a_recursion_gives_each_request_the_times_that_events_give_it(one: Model
 
 
 @settings(max_examples=100, deadline=None)
-@given(_ENGINES, st.sampled_from([20.0, 80.0, 250.0]), st.integers(0, 1000))
+@given(ENGINES, st.sampled_from([20.0, 80.0, 250.0]), st.integers(0, 1000))
 def test_an_engine_alone_gives_each_request_the_times_that_events_give_it(
     engine: EngineModel, rate: float, seed: int
 ) -> None:

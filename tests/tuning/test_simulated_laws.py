@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from diagnostics.tuning.simulation.draws import arrivals
 from diagnostics.tuning.simulation.scenario import (
     DynamicBatcher,
-    EngineModel,
     EntryGraph,
     Model,
     ModelVisit,
@@ -26,7 +25,7 @@ from diagnostics.tuning.simulation.scenario import (
 )
 from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.tuning.waiting import Bulk, bulk_wait, waiting_seconds
-from tests.tuning.simulated import alone, mean, model, queue, replayed, run
+from tests.tuning.simulated import ENGINES, alone, mean, model, queue, replayed, run
 
 _POLICIES = st.none() | st.builds(
     QueueDiscipline,
@@ -43,19 +42,6 @@ _BATCHERS = st.builds(
     priority_levels=st.sampled_from([0, 2]),
     overtakes=st.sampled_from([0.0, 0.3, 1.0]),
 )
-_ENGINES = st.builds(
-    EngineModel,
-    slots=st.integers(1, 4),
-    prefill_seconds=st.sampled_from([0.0, 0.001]),
-    iteration_seconds=st.just(0.002),
-    iterations=st.sampled_from([1.0, 3.5]),
-    iterations_scv=st.sampled_from([0.0, 0.5]),
-    tokens_per_request=st.just(10.0),
-    cache_tokens=st.sampled_from([None, 25.0]),
-    prefill_tokens=st.just(5.0),
-    token_budget=st.sampled_from([None, 8]),
-    continuous=st.booleans(),
-)
 _MODELS = st.builds(
     lambda seconds, per_item, engine, limited, **settings: replace(
         model(seconds, per_item=per_item * seconds, gap=0.0001, **settings),
@@ -64,7 +50,7 @@ _MODELS = st.builds(
     ),
     st.sampled_from([0.002, 0.01]),
     st.sampled_from([0.0, 0.8]),
-    st.none() | _ENGINES,
+    st.none() | ENGINES,
     st.booleans(),
     service_scv=st.sampled_from([0.0, 0.05, 1.0]),
     instances=st.integers(1, 3),

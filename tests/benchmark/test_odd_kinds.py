@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from google.protobuf import text_format
@@ -11,7 +14,8 @@ from tritonclient.grpc import model_config_pb2
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
-from tests.benchmark.again import FAULTS, LOOKALIKES, OddDrawn, drawn_all
+from tests.benchmark import again, third
+from tests.benchmark.again import OddDrawn
 from tests.benchmark.again.record import Change, OddIncident, label_of
 from tests.benchmark.kinds import FAULTS as KINDS
 from tests.benchmark.kinds import HARMLESS
@@ -19,9 +23,41 @@ from tests.benchmark.kinds.repository import write
 from tests.benchmark.kinds.sights import SIGHTS
 from tests.benchmark.kinds.world import Load, Model, World
 
-FOLDER = Path(__file__).parents[3] / "fixtures/unnamed_again"
-LABELS = json.loads((FOLDER / "labels.json").read_text("utf-8"))
-DRAWN = {one.name: one for one in drawn_all()}
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddSet:
+    """Recordings of kinds that nobody had named, and how far a change has to take off a mean to count as one."""
+
+    folder: Path
+    module: ModuleType
+    named_before: Set[str]
+    helps_below: float
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "labels.json").read_text("utf-8"))
+        return found
+
+    @property
+    def drawn(self) -> dict[str, OddDrawn]:
+        return {one.name: one for one in self.module.drawn_all()}
+
+
+NAMED = {*KINDS, *HARMLESS}
+SETS = {
+    "again": OddSet(folder=FIXTURES / "unnamed_again", module=again, named_before=NAMED, helps_below=0.5),
+    "third": OddSet(
+        folder=FIXTURES / "unnamed_third",
+        module=third,
+        named_before={*NAMED, *again.FAULTS, *again.LOOKALIKES},
+        helps_below=0.6,
+    ),
+}
+FIRST = [one for odd in SETS.values() for one in odd.drawn.values() if one.seed == 0]
+RECORDED = {f"{key}-{name}": (odd, name) for key, odd in SETS.items() for name in sorted(odd.labels)}
+each_set = pytest.mark.parametrize("odd", SETS.values(), ids=SETS)
 PLAIN = OddIncident(world=World(models=(Model(name="oak", base_ms=1.0),)), loads=(Load(model="oak", rate=1.0),))
 TRIED = replace(
     PLAIN,
@@ -32,7 +68,7 @@ TRIED = replace(
 )
 
 
-@pytest.mark.parametrize("one", [one for one in drawn_all() if one.seed == 0], ids=lambda one: one.kind)
+@pytest.mark.parametrize("one", FIRST, ids=lambda one: one.kind)
 def test_the_repository_of_an_odd_kind_is_one_that_triton_reads(one: OddDrawn, tmp_path: Path) -> None:
     tried = [one.incident, *(change.incident for change in one.incident.changes)]
     for number, incident in enumerate(tried):
@@ -42,29 +78,35 @@ def test_the_repository_of_an_odd_kind_is_one_that_triton_reads(one: OddDrawn, t
             assert config.name == path.parent.name
 
 
-def test_no_kind_is_one_that_was_named_before() -> None:
-    assert not {*FAULTS, *LOOKALIKES} & {*KINDS, *HARMLESS}
+@each_set
+def test_no_kind_is_one_that_was_named_before(odd: OddSet) -> None:
+    assert not {*odd.module.FAULTS, *odd.module.LOOKALIKES} & odd.named_before
 
 
-def test_a_third_and_more_of_the_kinds_is_harmless() -> None:
-    assert len(LOOKALIKES) >= len(FAULTS) / 2
-    assert {label["kind"] for label in LABELS.values() if label["cause"] == "healthy"} == {*LOOKALIKES}
+@each_set
+def test_a_third_and_more_of_the_kinds_is_harmless(odd: OddSet) -> None:
+    assert len(odd.module.LOOKALIKES) >= len(odd.module.FAULTS) / 2
+    assert {label["kind"] for label in odd.labels.values() if label["cause"] == "healthy"} == {*odd.module.LOOKALIKES}
 
 
-def test_every_odd_recording_has_a_label_and_every_label_a_recording() -> None:
-    assert {path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz")} == LABELS.keys() == DRAWN.keys()
+@each_set
+def test_every_odd_recording_has_a_label_and_every_label_a_recording(odd: OddSet) -> None:
+    assert {path.name.removesuffix(".tar.xz") for path in odd.folder.glob("*.tar.xz")} == odd.labels.keys()
+    assert odd.labels.keys() == odd.drawn.keys()
 
 
-def test_odd_labels_say_what_was_drawn_and_what_helped() -> None:
-    for name, label in LABELS.items():
-        one = DRAWN[name]
+@each_set
+def test_odd_labels_say_what_was_drawn_and_what_helped(odd: OddSet) -> None:
+    drawn = odd.drawn
+    for name, label in odd.labels.items():
+        one = drawn[name]
         assert (label["kind"], label["sight"]) == (one.kind, one.incident.sight), name
         if label["cause"] != "healthy":
             tried = label["mean_ms_after"]
             again = label_of(one.incident, label["mean_ms"], tried)
             assert again == {key: value for key, value in label.items() if key != "kind"}, name
             assert {*label["cause"], *label["also"]} <= {*catalogue(), "healthy"}, name
-            assert min(tried.values()) < 0.5 * label["mean_ms"], name
+            assert min(tried.values()) < odd.helps_below * label["mean_ms"], name
 
 
 @pytest.mark.parametrize(
@@ -82,10 +124,12 @@ def test_the_label_of_an_odd_incident_names_what_helped(
     assert (label["cause"], label.get("no_gain"), label.get("abstain_ok", False)) == (cause, vain, not cause)
 
 
-@pytest.mark.parametrize("name", sorted(LABELS))
-def test_an_odd_recording_shows_what_its_sight_shows(name: str) -> None:
-    sight = SIGHTS[LABELS[name]["sight"]]
-    scrapes = list(open_capture(FOLDER / f"{name}.tar.xz").scrapes())
+@pytest.mark.parametrize(
+    ("odd", "name"), RECORDED, ids=[f"{odd.module.__name__[16:]}-{name}" for odd, name in RECORDED]
+)
+def test_an_odd_recording_shows_what_its_sight_shows(odd: OddSet, name: str) -> None:
+    sight = SIGHTS[odd.labels[name]["sight"]]
+    scrapes = list(open_capture(odd.folder / f"{name}.tar.xz").scrapes())
     kinds = {scrape.kind for scrape in scrapes}
 
     assert sum(scrape.kind is BodyKind.METRICS for scrape in scrapes) >= 4
