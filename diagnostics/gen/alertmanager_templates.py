@@ -34,6 +34,7 @@ TEMPLATES = """
 {{ end }}{{ with .Annotations.settings_changed }}Settings changed: {{ . }}
 {{ end }}{{ with .Annotations.caused_by }}Caused by {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}<{{ . }}|Incident> {{ end }}
+{{- with .Annotations.picture_url }}<{{ . }}|Picture> {{ end }}
 {{- with .Annotations.runbook_url }}{{ if match "^https?://" . }}<{{ . }}|Runbook>{{ end }}{{ end }}
 
 {{ end }}{{ range .Alerts.Resolved }}Ended: {{ .Annotations.summary }}
@@ -59,6 +60,7 @@ TEMPLATES = """
 {{ end }}{{ with .Annotations.caused_by }}Caused by {{ . }}
 
 {{ end }}{{ with .Annotations.dashboard_url }}[Incident]({{ . }}) {{ end }}
+{{- with .Annotations.picture_url }}[Picture]({{ . }}) {{ end }}
 {{- with .Annotations.runbook_url }}{{ if match "^https?://" . }}[Runbook]({{ . }}){{ end }}{{ end }}
 
 {{ end }}{{ range .Alerts.Resolved }}Ended: {{ .Annotations.summary }}
@@ -76,6 +78,7 @@ TEMPLATES = """
 {{ end }}{{ with .Annotations.settings_changed }}<p>Settings changed: {{ . }}</p>
 {{ end }}{{ with .Annotations.caused_by }}<p>Caused by {{ . }}</p>
 {{ end }}<p>{{ with .Annotations.dashboard_url }}<a href="{{ . }}">Incident</a> {{ end }}
+{{- with .Annotations.picture_url }}<a href="{{ . }}">Picture</a> {{ end }}
 {{- with .Annotations.runbook_url }}{{ if match "^https?://" . }}<a href="{{ . }}">Runbook</a>{{ end }}{{ end }}</p>
 <p>{{ range .Labels.SortedPairs }}{{ .Name }}={{ .Value }} {{ end }}</p>
 {{ end }}{{ range .Alerts.Resolved }}<p>Ended: {{ .Annotations.summary }}

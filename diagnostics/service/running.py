@@ -20,6 +20,7 @@ from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.page.pictures import IncidentPictures, can_draw
 from diagnostics.service.http.server import WebServer, validate_listener
 from diagnostics.service.incident_log import IncidentLog
 from diagnostics.service.log_lines import log_to_stderr
@@ -121,6 +122,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
         settle=history.settle,
         environment=environment,
         audible=attention.audible,
+        draw=(lambda identity: pictures.png(identity)) if can_draw() else None,
     )
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
@@ -140,6 +142,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
         attention=attention,
         fleet=fleet,
     )
+    pictures = IncidentPictures(context)
     web = WebServer(context)
     grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
     return service, [*telemetry, history, objectives, telling, fleet, web, *grpc_door]

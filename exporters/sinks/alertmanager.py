@@ -115,6 +115,7 @@ def incident_alert(
         "description": _description(incident),
         "runbook_url": links.runbook(incident.check),
         "dashboard_url": links.incident(incident.id),
+        "picture_url": links.picture(incident.id),
         "caused_by": f"{cause.check}: {links.incident(cause.id)}" if cause else "",
         "settings_changed": changed,
         **(_advice(finding) if finding else {}),

@@ -15,7 +15,7 @@ from exporters.sinks.posting import REFUSED, DeliveryFailure
 from exporters.sinks.webhook import IncidentEvent
 
 if TYPE_CHECKING:
-    from apprise import AppriseAsset, NotifyType
+    from apprise import AppriseAsset, AppriseAttachment, NotifyType
     from apprise.plugins.base import NotifyBase
 
 Json = dict[str, Any]
@@ -46,8 +46,13 @@ class AppriseService:
         if "workflow" in (made.secure_protocol or ()):
             _show_code(made)
 
-    def send(self, message: Json) -> None:
-        """Send one message.
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether files can be sent along; Slack takes them from bots, not through incoming webhooks."""
+        return bool(self._service.attachment_support) and getattr(self._service, "mode", None) != "hook"
+
+    def send(self, message: Json, picture: bytes | None = None) -> None:
+        """Send one message, with a PNG where there is one and the service takes files.
 
         Raises:
             DeliveryFailure: it was not taken.
@@ -58,9 +63,12 @@ class AppriseService:
         title, text, form = message["title"], message["text"], NotifyFormat.MARKDOWN
         if self._service.secure_protocol == "pagerduty":
             title, text, form = "", self._alert(message), NotifyFormat.TEXT
+        added = {"attach": _attached(picture)} if picture and self.takes_pictures else {}
         with _warnings() as warned:
             try:
-                taken = self._service.notify(title=title, body=text, notify_type=_kind(message), body_format=form)
+                taken = self._service.notify(
+                    title=title, body=text, notify_type=_kind(message), body_format=form, **added
+                )
             except Exception as error:  # noqa: BLE001 - whatever a service's module raises may hold its URL
                 raise DeliveryFailure(type(error).__name__) from None
         if not taken:
@@ -77,6 +85,14 @@ class AppriseService:
         pager.source, pager.component = message["deployment"], incident["check"]
         pager.details = {**pager.details, "text": message["text"]}
         return str(message["title"])
+
+
+def _attached(picture: bytes) -> AppriseAttachment:
+    from apprise import AppriseAttachment
+    from apprise.attachment.memory import AttachMemory
+
+    made: Any = AttachMemory
+    return AppriseAttachment(made(content=picture, name="incident.png", mimetype="image/png"))
 
 
 def _show_code(teams: Any) -> None:

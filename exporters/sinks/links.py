@@ -17,16 +17,18 @@ class Links:
     """Absolute addresses below `base`, which has no slash at its end.
 
     `runbooks` is where the folder of generated runbooks is published; empty for the service's own pages.
+    `pictures` says whether the service draws incidents.
     """
 
     base: str
     runbooks: str = ""
+    pictures: bool = False
 
     @classmethod
-    def of(cls, web: WebSettings) -> Links:
+    def of(cls, web: WebSettings, *, pictures: bool = False) -> Links:
         """Return the links of a service: below its external URL, else below where it listens."""
         if web.external_url:
-            return cls(web.external_url.rstrip("/"), web.runbooks_url.rstrip("/"))
+            return cls(web.external_url.rstrip("/"), web.runbooks_url.rstrip("/"), pictures)
         parts = urlsplit(f"//{web.listen_address}")
         host = parts.hostname or ""
         if host in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
@@ -34,11 +36,15 @@ class Links:
         netloc = f"[{host}]" if ":" in host else host
         below = prefix_of("", web.route_prefix).links
         base = f"http://{netloc}:{parts.port}{below}" if parts.port else f"http://{netloc}{below}"
-        return cls(base, web.runbooks_url.rstrip("/"))
+        return cls(base, web.runbooks_url.rstrip("/"), pictures)
 
     def incident(self, identifier: str) -> str:
         """Return the page of an incident."""
         return f"{self.base}/incidents/{quote(identifier, safe='')}"
+
+    def picture(self, identifier: str) -> str:
+        """Return the PNG of an incident; empty where the service draws none."""
+        return f"{self.base}/api/v1/incidents/{quote(identifier, safe='')}/picture.png" if self.pictures else ""
 
     def deployment(self, name: str) -> str:
         """Return the page of a deployment."""

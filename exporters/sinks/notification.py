@@ -34,9 +34,18 @@ def notification(reported: IncidentEvent, incident: Incident, explanation: Expla
         "deployment": harmless(incident.deployment),
         "incident": incident_json(incident),
         "title": harmless(_first_line(reported, incident, explanation, finding), MOST_OF_A_TITLE),
-        "text": "\n\n".join([*parts, f"[Incident]({link}) · [Runbook]({links.runbook(incident.check)})"]),
+        "text": "\n\n".join([*parts, _links(incident, links)]),
         "link": link,
     }
+
+
+def _links(incident: Incident, links: Links) -> str:
+    named = {
+        "Incident": links.incident(incident.id),
+        "Picture": links.picture(incident.id),
+        "Runbook": links.runbook(incident.check),
+    }
+    return " · ".join(f"[{name}]({url})" for name, url in named.items() if url)
 
 
 def _first_line(

@@ -39,6 +39,7 @@ def message(reported: IncidentEvent, incident: Incident, links: Links) -> Json:
             "incident": links.incident(incident.id),
             "deployment": links.deployment(incident.deployment),
             "runbook": links.runbook(incident.check),
+            **({"picture": drawn} if (drawn := links.picture(incident.id)) else {}),
         },
     }
 

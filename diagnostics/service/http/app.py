@@ -24,6 +24,8 @@ from diagnostics.service.http.guard import Guard, Hosts
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
+from diagnostics.service.http.page.pictures import IncidentPictures
+from diagnostics.service.http.pictures import pictures_router
 from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
 from diagnostics.service.http.what_if import what_if_router
 from diagnostics.service.http.writes import writes_router
@@ -168,6 +170,7 @@ def application(context: WebContext) -> FastAPI:
     for routes in (
         *ends,
         *reading,
+        pictures_router(IncidentPictures(context)),
         writes_router(context),
         otlp.router(context),
         page.router(context, fleet),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -47,6 +48,9 @@ _SAVE = "outbox"
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OURS = frozenset({"alertname", "check", "deployment", "server", "model", "version", "gpu", "ensemble", "severity"})
 Json = dict[str, Any]
+# Returns a PNG of the incident with an id; None where nothing is left of it to draw.
+Draw = Callable[[str], bytes | None]
+log = logging.getLogger(__name__)
 
 
 class Outbox(Protocol):
@@ -104,14 +108,22 @@ class Channel:
         """Return a poster that is seen, and that waits until what it tells is remembered."""
         return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
 
-    def sends(self, receiver: str, service: AppriseService) -> Send:
-        """Return what sends a message through a service, as `posts`; its span names the receiver, not the address."""
+    def sends(self, receiver: str, service: AppriseService, draw: Draw | None = None) -> Send:
+        """Return what sends a message through a service, as `posts`; its span names the receiver, not the address.
+
+        The picture goes along at the first attempt only: a service that took the text without it says no more than
+        that it failed.
+        """
+        attempted = ""
 
         def send(one: WebhookMessage) -> None:
+            nonlocal attempted
             self._settle(PATIENCE_TO_SETTLE)
+            first, attempted = attempted != one.id, one.id
+            picture = _drawn(draw, one) if draw is not None and first and service.takes_pictures else None
             with self._metrics.tracer.span("notify", {"diag.receiver": receiver}, kind=SpanRole.CLIENT) as span:
                 try:
-                    service.send(one.body)
+                    service.send(one.body, picture)
                 except DeliveryFailure as failure:
                     span.failed(str(failure.status or "_OTHER"), str(failure))
                     raise
@@ -176,6 +188,7 @@ class Notifier:
         settle: Settle = lambda _: None,
         environment: Mapping[str, str] | None = None,
         audible: Callable[[Evaluation], Evaluation] = lambda evaluation: evaluation,
+        draw: Draw | None = None,
     ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
 
@@ -187,12 +200,13 @@ class Notifier:
             settle: waits until all verdicts so far are remembered, at most so many seconds.
             environment: variables that may hold the URLs of services.
             audible: leaves out the changes of a verdict that receivers are not to know of.
+            draw: returns the picture of an incident by its id; None where the service draws none.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
 
         """
-        links, self._audible = Links.of(settings.web), audible
+        links, self._audible = Links.of(settings.web, pictures=draw is not None), audible
 
         def open_channel(name: str, book: ReceiverState) -> Channel:
             return Channel(name, book, outbox, metrics, first_pause, settle)
@@ -206,7 +220,7 @@ class Notifier:
         for position, one in enumerate(settings.notification):
             if any(one.name == other.name for other in settings.notification[:position]):
                 raise UsageError("two notifications have the same name", where=one.name)
-            self._channels.append(_notification(one, links, open_channel, environment or {}))
+            self._channels.append(_notification(one, links, open_channel, environment or {}, draw))
 
     @property
     def receivers(self) -> Sequence[str]:
@@ -290,7 +304,11 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
 
 
 def _notification(
-    settings: NotificationSettings, links: Links, open_channel: OpenChannel, environment: Mapping[str, str]
+    settings: NotificationSettings,
+    links: Links,
+    open_channel: OpenChannel,
+    environment: Mapping[str, str],
+    draw: Draw | None,
 ) -> Channel:
     where = f"notification {settings.name}"
     if bool(settings.url_file) == bool(settings.url_env):
@@ -307,10 +325,19 @@ def _notification(
     channel = open_channel(f"notification-{settings.name}", book)
     channel.add(
         settings.name,
-        MessageFeed(settings.name, book, channel.sends(settings.name, service), channel.save),
+        MessageFeed(settings.name, book, channel.sends(settings.name, service, draw), channel.save),
         LONGEST_PAUSE,
     )
     return channel
+
+
+def _drawn(draw: Draw, one: WebhookMessage) -> bytes | None:
+    """Return the picture of a message's incident; None where there is none: the message goes without."""
+    try:
+        return draw(one.body["incident"]["id"])
+    except Exception:
+        log.exception("drawing an incident")
+        return None
 
 
 def _load(book: ReceiverState, outbox: Outbox, name: str) -> None:

@@ -15,18 +15,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.proposing import ChangeRequest
 from diagnostics.errors import CollectError, DiagError
-from diagnostics.render.explanation.html import FindingView, drawn, parts, reported
+from diagnostics.render.explanation.html import drawn, parts, reported
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.text import as_text
 from diagnostics.service.fleet import FleetBoard, FleetEntry
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, frame, incidents
-from diagnostics.service.http.page.deployments import Values, felt, replayed, standing_of, standings_now
+from diagnostics.service.http.page.deployments import Values, felt, standing_of, standings_now
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
+from diagnostics.service.http.page.one_incident import incident_values, known_incident
 from diagnostics.service.http.page.slos import shown_slos
 from diagnostics.service.http.page.timelines import (
     LONGEST,
@@ -41,7 +41,6 @@ from diagnostics.service.http.page.timelines import (
 from diagnostics.service.http.what_if import MOST_SETTINGS, forecast_of, plainly
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.standing import UNREACHABLE, Standing, is_down, roots, standings
-from diagnostics.service.state import LiveState
 from diagnostics.settings.addresses import prefix_of
 from diagnostics.signals.signal import Subject
 
@@ -144,71 +143,6 @@ def _counted(counter: Counter) -> Iterator[tuple[str, float]]:
         for sample in family.samples:
             if sample.name.endswith("_total") and sample.value > 0:
                 yield ", ".join(sample.labels.values()), sample.value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """An incident, its cause's, and those that it brought about."""
-
-    incident: Incident
-    cause: Incident | None
-    consequences: tuple[Incident, ...]
-
-
-def known_incident(context: WebContext, identity: str) -> Known | None:
-    """Return an incident that is open, or was; None when there is none.
-
-    Raises:
-        SQLAlchemyError: it is not open, and the database is away.
-
-    """
-    state = context.service.board.read()
-    now = {one.id: one for one in state.incidents}
-    if identity in now:
-        caused = tuple(one for one in state.incidents if one.caused_by == identity)
-        return Known(incident=now[identity], cause=now.get(now[identity].caused_by or ""), consequences=caused)
-    story = context.history.incident(identity) if context.history is not None else None
-    if context.history is None or story is None:
-        return None
-    cause = context.history.incident(story.incident.caused_by) if story.incident.caused_by else None
-    return Known(incident=story.incident, cause=cause.incident if cause else None, consequences=story.consequences)
-
-
-def incident_values(context: WebContext, one: Known) -> Values:
-    """Return what the template shows."""
-    finding, at = _reported(context, one.incident)
-    return {
-        "one": one.incident,
-        "cause": one.cause,
-        "consequences": one.consequences,
-        "acknowledged": context.attention.acknowledgement(one.incident.id),
-        "reported": finding,
-        "reported_at": at,
-        "remembers": context.history is not None,
-    }
-
-
-def _reported(context: WebContext, incident: Incident) -> tuple[FindingView | None, float | None]:
-    """Return its finding with evidence and patch: as it is now, else at its worst with Unix seconds, if known."""
-    live = _live(context.service.board.read(), incident)
-    if live is not None or context.history is None:
-        return live, None
-    at = incident.peak_at or incident.opened
-    watched = context.service.deployments.get(incident.deployment)
-    try:
-        then = replayed(context, incident.deployment, at, watched.objective if watched else None)
-    except CollectError:
-        return None, None  # its bodies are gone; what the incident itself tells stays
-    return _in(then, incident), at
-
-
-def _live(state: LiveState, incident: Incident) -> FindingView | None:
-    evaluation = state.evaluations.get(incident.deployment)
-    return _in(evaluation.explanation, incident) if evaluation and incident.open else None
-
-
-def _in(explanation: Explanation, incident: Incident) -> FindingView | None:
-    return next((one for one in reported(explanation) if one.finding.id == incident.fingerprint), None)
 
 
 HOUR = 3600.0

@@ -75,7 +75,7 @@ def _times(span: TimelineRange, objective: Objective | None) -> Iterator[_Look]:
 
 
 def remembered(
-    past: HistoryReader,
+    past: HistoryReader | None,
     deployment: str,
     span: TimelineRange,
     now: Evidence | None,
@@ -86,7 +86,7 @@ def remembered(
     """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
 
     Args:
-        past: the history.
+        past: the history; None for what the window tells alone.
         deployment: whose.
         span: what to look at.
         now: the newest verdict's; None before the first.
@@ -110,7 +110,9 @@ def remembered(
         | {"api": _api(deployment, look, span)}
         for look, found in shown
     ]
-    lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
+    lasted = (
+        past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS) if past else ()
+    )
     since = started if span.start < started < first + span.step else None
     return _answer(span, charts, lasted) | {"marks": [_mark(one) for one in marks], "since": since}
 
@@ -134,12 +136,14 @@ def _api(deployment: str, look: _Look, span: TimelineRange) -> str:
 
 
 def _points(
-    past: HistoryReader, deployment: str, look: _Look, span: TimelineRange, now: Evidence | None
+    past: HistoryReader | None, deployment: str, look: _Look, span: TimelineRange, now: Evidence | None
 ) -> Sequence[tuple[float, float]]:
     """Return times and values, the history's first, then those that are too new for it."""
     name = look.on.ensemble or look.on.model or ""
-    found = past.signals(
-        deployment, look.signal.name, span.start, span.end, server=span.server, model=name, step=span.step
+    found = (
+        past.signals(deployment, look.signal.name, span.start, span.end, server=span.server, model=name, step=span.step)
+        if past
+        else []
     )
     known_to = found[-1].at + span.step if found else span.start
     newest = _newest(now, look, span, known_to) if now is not None else ()
