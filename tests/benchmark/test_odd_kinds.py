@@ -124,9 +124,7 @@ def test_the_label_of_an_odd_incident_names_what_helped(
     assert (label["cause"], label.get("no_gain"), label.get("abstain_ok", False)) == (cause, vain, not cause)
 
 
-@pytest.mark.parametrize(
-    ("odd", "name"), RECORDED, ids=[f"{odd.module.__name__[16:]}-{name}" for odd, name in RECORDED]
-)
+@pytest.mark.parametrize(("odd", "name"), RECORDED.values(), ids=RECORDED)
 def test_an_odd_recording_shows_what_its_sight_shows(odd: OddSet, name: str) -> None:
     sight = SIGHTS[odd.labels[name]["sight"]]
     scrapes = list(open_capture(odd.folder / f"{name}.tar.xz").scrapes())
