@@ -166,15 +166,10 @@ def application(context: WebContext) -> FastAPI:
     _guard(app, context, prefix)
     answer_with_problems(app, context.metrics)
     app.router.routes.extend(agents.routes if agents else ())
-    ends = (health.router(context, live), metrics.router(exposition), probe.router(probes))
-    for routes in (
-        *ends,
-        *reading,
-        pictures_router(IncidentPictures(context)),
-        writes_router(context),
-        otlp.router(context),
-        page.router(context, fleet),
-    ):
+    # A path is looked for in this order: what is asked for most comes first.
+    ends = (health.router(context, live), otlp.router(context), metrics.router(exposition), probe.router(probes))
+    pictures = pictures_router(IncidentPictures(context))
+    for routes in (*ends, *reading, pictures, writes_router(context), page.router(context, fleet)):
         app.include_router(routes)
     return app
 

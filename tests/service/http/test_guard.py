@@ -316,12 +316,14 @@ def test_headers_that_trickle_in_end_the_connection(plain: Door, monkeypatch: py
 
 def test_a_handshake_that_nobody_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_WITHIN", 0.2)
+    monkeypatch.setattr(connection, "HEADERS_WITHIN", 0.2)
     cert, key = certificate(tmp_path)
     file = tmp_path / "web.yml"
     file.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
     with door({"web.config_file": str(file)}, tls=ssl.create_default_context(cafile=cert)) as secure:
         begun = time.monotonic()
-        for sent in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
+        record = b"\x16\x03\x01\x00\x06\x01\x00\x01\xfc\x03\x03"
+        for sent in (b"", record[:-1], record):
             assert talk(secure.server.port, sent) == b""
         assert time.monotonic() - begun < 4
 
@@ -345,7 +347,7 @@ def test_of_too_many_connections_the_oldest_give_way(
     cert, key = certificate(tmp_path)
     written = tmp_path / "web.yml"
     written.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n" if tls else "")
-    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connection, "MOST_WAITING", 5)
     trust = ssl.create_default_context(cafile=str(cert)) if tls else None
     with door({"web.config_file": str(written)}, tls=trust) as opened:
         faults = opened.service.metrics.faults
@@ -369,8 +371,12 @@ def test_strangers_give_way_before_whoever_proved_who_it_is(users: Path, monkeyp
         assert kept.request("GET", STATE, headers={"Authorization": "Bearer wrong"}).status == 401
         at = ("127.0.0.1", closed.server.port)
         with contextlib.ExitStack() as held:
-            silent = [held.enter_context(socket.create_connection(at, timeout=5)) for _ in range(12)]
-            assert {one.recv(1) for one in silent[:7]} == {b""}
+            strangers = [held.enter_context(socket.create_connection(at, timeout=5)) for _ in range(12)]
+            for one in strangers:
+                one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert one.recv(4096).startswith(b"HTTP/1.1 200")
+            assert {one.recv(4096) for one in strangers[:7]} <= {b"", b"ok\n"}
+            assert {one.recv(1) for one in strangers[:7]} == {b""}
             assert kept.request("GET", STATE, headers={"Authorization": basic()}).status == 200
         assert kept.num_connections == 1
 
@@ -418,9 +424,11 @@ def test_an_open_path_reads_no_body_either(users: Path) -> None:
 def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_log_is_not_flooded() -> None:
     metrics, begun = OwnMetrics(), resource.getrlimit(resource.RLIMIT_NOFILE)
     listening = connection.ConnectionLimiter(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
+    listening.setblocking(False)
     with listening, socket.create_connection(listening.getsockname()):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, begun[1]))
+            assert listening.take()
             with pytest.raises(OSError, match="Too many open files"):
                 listening.accept()
             with pytest.raises(BlockingIOError):
@@ -428,8 +436,10 @@ def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_lo
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, begun)
         assert [one.reason for one in metrics.faults.lasting()] == ["too many open files"]
-        with listening.accept()[0]:
-            assert not metrics.faults.lasting()
+        assert not listening.take()  # nothing of it has arrived
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        assert not metrics.faults.lasting()
 
 
 def test_the_door_opens_at_ipv6_too() -> None:
