@@ -16,6 +16,7 @@ from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
+from diagnostics.signals.tails import SLOW_EXECUTION_SECONDS, TAIL, TYPICAL_EXECUTION_SECONDS
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
@@ -115,10 +116,15 @@ def expect_explained(ledger: Ledger, subject: Subject) -> None:
 
 
 def are_long_at_times(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether executions are much longer in some reads than in others; not known counts as no."""
+    """Return whether executions are much longer in some reads than in others, of too few reads whether some executions
+    are; not known counts as no.
+    """
     uneven = ledger.evidence.read(EXECUTION_DISPERSION, subject)
     if uneven.value is None or uneven.low is None:
-        return False
+        typical, slow = (
+            ledger.evidence.read(one, subject).value for one in (TYPICAL_EXECUTION_SECONDS, SLOW_EXECUTION_SECONDS)
+        )
+        return typical is not None and slow is not None and slow >= TAIL * typical
     ledger.as_rival().compare(EXECUTION_DISPERSION.name, uneven, UNEVEN)
     return uneven.low >= UNEVEN.value
 

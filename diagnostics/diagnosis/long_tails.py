@@ -19,15 +19,13 @@ from diagnostics.signals.signal import Scope, Subject
 from diagnostics.signals.tails import (
     SLOW_EXECUTION_SECONDS,
     SLOW_REQUEST_SECONDS,
+    TAIL,
     TYPICAL_EXECUTION_SECONDS,
     TYPICAL_REQUEST_SECONDS,
 )
 from diagnostics.signals.triton import COMPUTE_SECONDS
 from diagnostics.units import Unit
 
-# The 95th percentile of exponential times, as of random work and of a queue of it, is ln 20 ÷ ln 2 = 4.3 times their
-# median; of a hundred such times it is six times by chance, no more (two standard errors of the ratio are a third).
-TAIL = 6.0
 # Squared coefficient of variation of exponential times: what certainly varies by more stalls at times.
 AS_EXPONENTIAL = 1.0
 # Stages that are long by less than half of what requests are long by do not make them so.

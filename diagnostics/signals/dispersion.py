@@ -17,6 +17,8 @@ from diagnostics.signals.counting import absent
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.settings import executed
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
+from diagnostics.signals.tails import TYPICAL_EXECUTION_SECONDS
+from diagnostics.signals.triton import COMPUTE_SECONDS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, CounterStep, ModelView
@@ -84,6 +86,14 @@ def _undisturbed(view: ModelView) -> Reading:
     return Reading.of(min(shortest, 1.0), Unit.RATIO, source, estimated=True, events=len(reads))
 
 
+def _typical_share(view: ModelView) -> Reading:
+    """Return the same by single times, which tell it however few the reads are."""
+    typical, mean = TYPICAL_EXECUTION_SECONDS.read(view), COMPUTE_SECONDS.read(view)
+    if typical.value is None or not mean.value:
+        return Reading.unknown(typical.missing or mean.missing or Missing.IDLE, Unit.RATIO, typical.source)
+    return Reading.of(min(typical.value / mean.value, 1.0), Unit.RATIO, typical.source, estimated=True)
+
+
 def _too_few(view: ModelView, reads: Sequence[_Executed], source: str, unit: Unit) -> Reading:
     return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source) if reads else absent(view, source, unit)
 
@@ -103,6 +113,7 @@ UNDISTURBED_EXECUTION_SHARE = Signal(
     name="undisturbed_execution_share",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
-    doc="Time of an execution in the quarter of the reads in which executions are shortest ÷ its mean time.",
-    readers=(_undisturbed,),
+    doc="Time of an execution in the quarter of the reads in which executions are shortest ÷ its mean time; of too few "
+    "reads the median of single executions ÷ the mean.",
+    readers=(_undisturbed, _typical_share),
 )

@@ -19,6 +19,9 @@ from diagnostics.window.view import METRICS, ModelView
 
 # Five requests lie beyond the 95th percentile of a hundred, and one beyond the 99th.
 FEWEST_SINGLE = 100
+# The 95th percentile of exponential times, as of random work and of a queue of it, is ln 20 ÷ ln 2 = 4.3 times their
+# median; of a hundred such times it is six times by chance, no more (two standard errors of the ratio are a third).
+TAIL = 6.0
 _MICROSECOND = 1e-6
 _SUMMARY_SECONDS = 60.0
 _FIX = "start Triton with --metrics-config summary_latencies=true, or trace all requests (rate=1)"

@@ -151,3 +151,12 @@ def test_long_executions_hold_back_the_answers_of_later_requests(count: int, *, 
     following = [one.next_measurement for one in explanation.symptoms]
     assert len(following) >= 2
     assert all(("preserve_ordering" in text) is in_order for text in following)
+
+
+@pytest.mark.parametrize(("slow", "found"), [(0.7, []), (0.08, ["single-instance-serialization"])])
+def test_few_reads_name_no_lack_of_instances_where_some_executions_are_long(slow: float, found: list[str]) -> None:
+    """Four reads do not show by how much executions vary; Triton's summaries do."""
+    stage = replace(ONE, rate=15, execution=0.06, queue=1.5)
+    triton = SyntheticTriton(models=(stage,), interval=15.0, extra_metrics=summarised(m=(0.02, slow)))
+
+    assert [one.check for one in triton.explain(4).actionable] == found
