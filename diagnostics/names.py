@@ -39,6 +39,12 @@ GPU_ENERGY = "nv_energy_consumption"
 CPU_MEMORY_USED = "nv_cpu_memory_used_bytes"
 CPU_MEMORY_TOTAL = "nv_cpu_memory_total_bytes"
 
+# node_exporter's families of a machine's memory, and of what waits for processors and disks (PSI).
+NODE_CPU_PRESSURE = "node_pressure_cpu_waiting_seconds_total"
+NODE_IO_PRESSURE = "node_pressure_io_waiting_seconds_total"
+NODE_MEMORY_TOTAL = "node_memory_MemTotal_bytes"
+NODE_MEMORY_AVAILABLE = "node_memory_MemAvailable_bytes"
+
 # dcgm-exporter's families, the spelling of today's releases first.
 DCGM_PREFIX = "DCGM_FI_"
 DCGM_PROFILING_PREFIX = "DCGM_FI_PROF_"

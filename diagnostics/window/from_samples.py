@@ -18,7 +18,7 @@ from diagnostics.window.counters import Batches, Counter, CounterPoint
 from diagnostics.window.normalize import ModelKey
 from diagnostics.window.parsed import MetricsPage, Parsed, StatisticsRows
 from diagnostics.window.points import Numbers
-from diagnostics.wire import exported
+from diagnostics.wire import exported, node_exporter
 from diagnostics.wire.exposition import Series, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import sample_of
 from diagnostics.wire.json_body import decimal
@@ -279,6 +279,18 @@ def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
             newest = moment
             sample = exported.sample_of(moment, reported[at])
             yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=moment, mono=moment), content=sample)
+
+
+def machines(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
+    """Yield what a node_exporter says of a server's machine, at each of its scrapes."""
+    readings: dict[float, dict[str, float]] = {}
+    for one in series:
+        for at, value in zip(one.times, one.values, strict=True):
+            if isfinite(value):
+                readings.setdefault(at, {})[one.labels.get(NAME, "")] = value
+    for at in sorted(readings):
+        sample = node_exporter.machine_of(at, readings[at])
+        yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=at, mono=at), content=sample)
 
 
 def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:

@@ -1,7 +1,8 @@
-"""What a store holds beside Triton's pages: what `diag serve` exported of the servers, and dcgm-exporter's pages."""
+"""What a store holds beside Triton's pages: what `diag serve`, dcgm-exporter and node_exporter exported."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,22 +20,24 @@ from diagnostics.window.from_samples import (
     ServerSeries,
     configurations,
     hosts,
+    machines,
     servers_of,
     statistics,
 )
 from diagnostics.window.parsed import Parsed
-from diagnostics.wire import exported
+from diagnostics.wire import exported, node_exporter
 from diagnostics.wire.exposition import Series, SeriesLayout
 from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries, joined
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.servers.catalogue import instead_of, kinds_of, named, readable, stored_names
-from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_api import PrometheusApi, matcher
 from exporters.sources.prometheus_samples import SampleReader, among
 
 # The label by which dcgm-exporter's series name their card.
 CARD = "UUID"
 _EXPORTED = f'__name__=~"{"|".join((*exported.FAMILIES, *exported.HOST_FAMILIES))}"'
 _OWN_LABELS = exported.LABELS | {*exported.PROCESS_LABELS}
+_MACHINES = f'__name__=~"{"|".join(node_exporter.FAMILIES)}"'
 _CARDS = f'__name__=~"{names.DCGM_PREFIX}.+"'
 # VictoriaMetrics takes queries of 16 KiB; beyond, what is stored of all servers is read.
 _LONGEST_MATCHER = 8_000
@@ -70,6 +73,29 @@ def card_records(
         exporters.setdefault(one.labels.get(INSTANCE, ""), []).append((one.labels, one))
     for series in exporters.values():
         yield from make.cards(series)
+
+
+def machine_records(reader: SampleReader, servers: Sequence[str], span: tuple[float, float]) -> Iterator[Parsed]:
+    """Yield what node_exporters say of the machines of some servers; of several on one machine, the newest counts.
+
+    A server's machine is the one whose node_exporter is scraped at the same host, under whatever port.
+    """
+    hosts = sorted({_host_of(server) for server in servers})
+    pattern = "|".join(re.escape(host) for host in hosts)
+    matchers = [_MACHINES, matcher(INSTANCE, f"({pattern})(:[0-9]+)?", sign="=~")]
+    found: dict[str, dict[str, list[SampledSeries]]] = {}
+    for one in _read(reader, matchers, span) if hosts and len(pattern) < _LONGEST_MATCHER else ():
+        instance = one.labels.get(INSTANCE, "")
+        found.setdefault(_host_of(instance), {}).setdefault(instance, []).append(one)
+    for server in servers:
+        if of_host := found.get(_host_of(server)):
+            series = max(of_host.values(), key=_newest)
+            yield from machines(server, series)
+
+
+def _host_of(instance: str) -> str:
+    host, colon, port = instance.rpartition(":")
+    return host if colon and port.isdigit() else instance
 
 
 def _read(reader: SampleReader, matchers: Sequence[str], span: tuple[float, float]) -> Sequence[SampledSeries]:
@@ -179,6 +205,9 @@ def _window(
     records = [record for one in stored for record in pages.of(one)]
     records += exported_records(reader.beside("server"), servers, span)
     records += card_records(reader.beside(CARD), found.series, pages, span)
+    measured = {record.scrape.server for record in records if record.scrape.kind is BodyKind.HOST}
+    unmeasured = [server for server in servers if server not in measured]
+    records += machine_records(reader.beside(INSTANCE), unmeasured, span)
     records.sort(key=lambda record: record.scrape.mono)
     configs = {record.scrape.server for record in records if record.scrape.kind is BodyKind.CONFIG}
     unseen = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]

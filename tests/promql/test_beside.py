@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from diagnostics.signals.disk import IO_THREADS
 from diagnostics.window.from_samples import SamplePages
 from diagnostics.wire.exported import CONFIG_INFO, CONFIG_LABELS, config_labels
 from diagnostics.wire.exposition import ExpositionReader
@@ -13,7 +14,7 @@ from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus import CARD, card_records, exported_records
 from exporters.sources.prometheus_api import PrometheusApi, parse_prometheus
 from exporters.sources.prometheus_samples import SampleReader
-from tests.builders import SERVER, START, Stage, SyntheticTriton, model_config
+from tests.builders import SERVER, START, Stage, SyntheticTriton, model_config, view_of
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import stored, watched
 from tests.promql.test_windows import rebuilt
@@ -49,6 +50,37 @@ def test_without_cards_no_exporter_is_requested() -> None:
     with fake.running():
         assert list(card_records(reader(fake, CARD), (), SamplePages(), (0.0, 60.0))) == []
     assert fake.queries == []
+
+
+def node(number: int, waits: float) -> bytes:
+    """Return a node_exporter's page of the scrape `number` of a machine where that share of a second waits for I/O."""
+    return (
+        f"node_pressure_io_waiting_seconds_total {15.0 * number * waits}\n"
+        f"node_pressure_cpu_waiting_seconds_total {15.0 * number * 0.1}\n"
+        "node_memory_MemTotal_bytes 64e9\nnode_memory_MemAvailable_bytes 32e9\n"
+        'node_cpu_seconds_total{cpu="0",mode="idle"} 5\n'
+    ).encode()
+
+
+@pytest.mark.parametrize(("instance", "known"), [(f"{SERVER}:9100", True), (SERVER, True), ("another:9100", False)])
+def test_a_servers_machine_is_the_one_whose_node_exporter_has_its_host(instance: str, *, known: bool) -> None:
+    fake = stored(TRITON.without(BodyKind.STATISTICS).scrapes(10), with_service=False)
+    for number in range(10):
+        fake.scrape(START + 15.0 * number, node(number, 0.4), ExpositionReader(), job="node", instance=instance)
+    window = rebuilt(fake, 200.0)
+    threads = IO_THREADS.read(view_of(window, None, None))
+
+    assert bool(window.servers[SERVER].hosts) is known
+    assert threads.value == (pytest.approx(0.4) if known else None)
+    assert not known or window.servers[SERVER].hosts[-1].memory_available_bytes == 32e9
+
+
+def test_what_a_service_measured_of_a_machine_counts_before_a_node_exporter() -> None:
+    fake = stored(TRITON.scrapes(10), with_service=True)
+    for number in range(10):
+        fake.scrape(START + 15.0 * number, node(number, 0.4), ExpositionReader(), job="node", instance=f"{SERVER}:9100")
+
+    assert all(one.io_pressure_seconds is None for one in rebuilt(fake).servers[SERVER].hosts)
 
 
 def test_of_two_services_the_one_that_still_watches_is_believed() -> None:
