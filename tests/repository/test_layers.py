@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from source import CORE, PRODUCT, ROOT, called, imported, modules
+
+from diagnostics import signals
+from diagnostics.signals.signal import Signal
 
 _OUTSIDE = {
     "urllib3", "urllib.request", "http", "socket", "ssl", "select", "selectors", "asyncio", "subprocess",
@@ -69,16 +74,9 @@ def test_the_core_is_found() -> None:
 
 
 def test_every_signal_is_read_by_someone() -> None:
-    product = modules(*PRODUCT)
-    made = {
-        node.targets[0].id
-        for path, tree in product.items()
-        if path.startswith("diagnostics/signals/")
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
-        if ast.unparse(node.value.func).rpartition("_")[2].lower() == "signal"
-    }
-    nodes = [node for tree in product.values() for node in ast.walk(tree)]
+    families = (import_module(f"{signals.__name__}.{entry.name}") for entry in pkgutil.iter_modules(signals.__path__))
+    made = {name for family in families for name, value in vars(family).items() if isinstance(value, Signal)}
+    nodes = [node for tree in modules(*PRODUCT).values() for node in ast.walk(tree)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     assert len(made) > 100
     assert not made - read - {node.attr for node in nodes if isinstance(node, ast.Attribute)}
