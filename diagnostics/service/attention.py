@@ -1,4 +1,7 @@
-"""What people told the service: which incidents they know of, when work is planned, and what happened elsewhere."""
+"""What people told the service: which incidents they know of, when work is planned, and what happened elsewhere.
+
+Beside it stand the deploys that the service saw by itself.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,15 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.tree import MaintenanceSettings
-from diagnostics.store.journal import MOST_ENTRIES, JournalAction, JournalEntry
+from diagnostics.store.journal import MOST_ENTRIES, MOST_OBSERVED, JournalAction, JournalEntry
 
 log = logging.getLogger(__name__)
 
 
 # Of one timeline: a deploy each quarter of an hour for a day.
 MOST_MARKS = 100
+# Two reads may date the same load by as much as their interval.
+SAME_SECONDS = 60.0
 
 
 class TimelineMark(NamedTuple):
@@ -44,7 +49,9 @@ class Attention:
         """Begin with the maintenance of the settings, and what an earlier run was told; `put` remembers an entry."""
         self._planned, self._put = planned, put
         self._lock = threading.Lock()
-        self._entries = deque(earlier, MOST_ENTRIES)
+        known = list(earlier)
+        self._entries = deque((one for one in known if one.action is not JournalAction.OBSERVED), MOST_ENTRIES)
+        self._observed = deque((one for one in known if one.action is JournalAction.OBSERVED), MOST_OBSERVED)
         self._severities: dict[str, Severity] = {}
 
     def record(self, entry: JournalEntry) -> None:
@@ -65,8 +72,33 @@ class Attention:
             text=entry.text,
         )
 
+    def observe(self, entry: JournalEntry) -> None:
+        """Take up what the service saw.
+
+        What was seen of the same kind and origin less than a minute before or after is the same: of two texts the
+        longer one stays, which names more models.
+        """
+        with self._lock:
+            known = next((at for at, one in enumerate(self._observed) if _same(one, entry)), None)
+            if known is None:
+                self._observed.append(entry)
+            elif len(entry.text) > len(self._observed[known].text):
+                entry = self._observed[known] = replace(self._observed[known], text=entry.text)
+            else:
+                return
+        self._put(entry)
+        named = {"deployment": entry.deployment, "kind": entry.kind, "text": entry.text}
+        log_event(log, LoggedEvent.OBSERVED, f"seen: {entry.text}", **named)
+
+    def events(self, deployment: str | None = None) -> list[JournalEntry]:
+        """Return what happened elsewhere, as people wrote it and as it was seen, the newest first."""
+        with self._lock:
+            observed = [one for one in self._observed if deployment in (None, one.deployment)]
+        written = self.entries(JournalAction.EVENT, deployment)
+        return sorted([*observed, *written], key=lambda one: one.start, reverse=True)
+
     def entries(self, action: JournalAction | None = None, deployment: str | None = None) -> list[JournalEntry]:
-        """Return what was told, the newest first: of one action, and about one deployment, where these are given."""
+        """Return what people told, the newest first: of one action, and about one deployment, where these are given."""
         with self._lock:
             every = list(self._entries)
         return [
@@ -88,15 +120,17 @@ class Attention:
         )
 
     def marks(self, deployment: str, start: float, end: float) -> list[TimelineMark]:
-        """Return what is drawn on a deployment's timelines between two Unix seconds: events and maintenance, by time.
+        """Return what is drawn on a deployment's timelines between two Unix seconds: deploys and maintenance, by time.
 
         Of more than `MOST_MARKS` the newest are returned.
         """
         found = [TimelineMark("maintenance", "planned", *times) for times in self._occurrences(deployment, start, end)]
-        for entry in self.entries(deployment=deployment):
-            drawn = entry.action in (JournalAction.EVENT, JournalAction.MAINTENANCE)
-            if drawn and entry.start <= end and start <= (entry.end or entry.start):
-                found.append(TimelineMark(entry.kind or entry.action.value, entry.text, entry.start, entry.end))
+        stated = (*self.events(deployment), *self.entries(JournalAction.MAINTENANCE, deployment))
+        found += [
+            TimelineMark(one.kind or one.action.value, one.text, one.start, one.end)
+            for one in stated
+            if one.start <= end and start <= (one.end or one.start)
+        ]
         return sorted(found, key=lambda one: one.start)[-MOST_MARKS:]
 
     def _occurrences(self, deployment: str, start: float, end: float) -> Iterator[tuple[float, float]]:
@@ -121,6 +155,11 @@ class Attention:
         if self.acknowledgement(incident.id) is None:
             return False
         return incident.severity.rank <= self._severities.setdefault(incident.id, incident.severity).rank
+
+
+def _same(one: JournalEntry, other: JournalEntry) -> bool:
+    same = (one.deployment, one.kind, one.origin) == (other.deployment, other.kind, other.origin)
+    return same and abs(one.start - other.start) < SAME_SECONDS
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -40,6 +40,7 @@ class LoggedEvent(StrEnum):
     RECEIVER_FAILED = "diag.receiver.failed"
     RECEIVER_RECOVERED = "diag.receiver.recovered"
     WRITTEN = "diag.written"
+    OBSERVED = "diag.observed"
 
     @property
     def level(self) -> int:

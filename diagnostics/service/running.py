@@ -25,6 +25,7 @@ from diagnostics.service.http.server import WebServer, validate_listener
 from diagnostics.service.incident_log import IncidentLog
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.notifications.notifier import Notifier
+from diagnostics.service.observed import ObservedChanges, Rollouts
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.own.telemetry import own_telemetry, wanted
@@ -127,7 +128,13 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
     resumed = history.open_incidents()
-    service = Service(settings, memory=history, consumers=[telling, objectives, IncidentLog(resumed)], metrics=metrics)
+    service = Service(
+        settings,
+        memory=history,
+        consumers=[telling, objectives, IncidentLog(resumed), ObservedChanges(attention)],
+        metrics=metrics,
+        rollouts=Rollouts(attention),
+    )
     # What is found later may have been watched before: its incidents go on.
     telling.resume(resumed, None if settings.discovery.sources else service.deployments)
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)

@@ -17,6 +17,7 @@ from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.found_servers import FoundServer, with_found
 from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
 from diagnostics.service.log_lines import LoggedEvent, log_event
+from diagnostics.service.observed import Rollouts
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import EvaluationConsumer, ScrapeConsumer, StateBoard, TargetState
@@ -56,6 +57,7 @@ class Service:
         memory: ServiceMemory | None = None,
         consumers: Sequence[EvaluationConsumer] = (),
         metrics: OwnMetrics | None = None,
+        rollouts: Rollouts | None = None,
     ) -> None:
         """Put the parts together; nothing is read before `start`.
 
@@ -64,6 +66,7 @@ class Service:
             memory: remembers scrapes and verdicts; None forgets.
             consumers: told of every verdict besides.
             metrics: the service's own; None makes them.
+            rollouts: marks rollouts of what is found; None marks none.
 
         Raises:
             UsageError: the settings contradict themselves, or a file they name cannot be used.
@@ -83,6 +86,7 @@ class Service:
         self._written = settings
         self._found: Sequence[FoundServer] = ()
         self._groups: Mapping[str, str] = {}
+        self._rollouts = rollouts
         self._origins: Mapping[str, FoundServer] = {}
         self._planning = threading.Lock()
         self._plan(settings)
@@ -122,6 +126,10 @@ class Service:
                 self._change(self._written, found, groups)
             if settled:
                 self._end_left()
+            if self._rollouts is not None:
+                own = {url: one.name for one in self.settings.deployment for url in one.servers}
+                watched = {url: name for url, name in own.items() if name in self.deployments}
+                self._rollouts.look(found, watched)
 
     def _change(self, written: Settings, found: Sequence[FoundServer], groups: Mapping[str, str]) -> None:
         jobs_before, deployments_before = self._jobs, self.deployments

@@ -1,4 +1,4 @@
-"""What people did and told the service: who, from where, what, and about which time."""
+"""What people did and told the service, and the deploys that it saw: who, from where, what, and about which time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from diagnostics.store.statements import Apply, upsert
 from diagnostics.store.tables import clean, journal
 
 MOST_ENTRIES = 10_000
+# Of what the service saw, which must not push out what people wrote.
+MOST_OBSERVED = 2_000
 
 
 class JournalAction(StrEnum):
-    """What was done."""
+    """What was done; `OBSERVED` is what the service saw by itself."""
 
     ACKNOWLEDGE = "acknowledge"
     MAINTENANCE = "maintenance"
     EVENT = "event"
     SILENCE = "silence"
+    OBSERVED = "observed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class JournalEntry:
     Attributes:
         action: what was done.
         at: when it was done.
-        who: the user; what a client without credentials calls itself.
-        origin: the address that it came from.
+        who: the user; what a client without credentials calls itself; `diag` of what the service saw.
+        origin: the address that it came from; the server of what the service saw.
         deployment: what it is about; empty for all.
         incident: id of the incident that was acknowledged or silenced; empty otherwise.
         start: when what it tells of begins, or happened.
@@ -72,7 +75,10 @@ def forget_journal(before: float) -> Apply:
 
 
 def read_journal(connection: Connection) -> Sequence[JournalEntry]:
-    """Return the newest entries, in time order."""
-    rows = connection.execute(select(journal).order_by(journal.c.at.desc()).limit(MOST_ENTRIES)).mappings()
-    found = [JournalEntry(**{**row, "action": JournalAction(row["action"])}) for row in rows]
-    return found[::-1]
+    """Return the newest entries of people, and of what was seen, in time order."""
+    seen = journal.c.action == JournalAction.OBSERVED.value
+    found = []
+    for wanted, most in ((~seen, MOST_ENTRIES), (seen, MOST_OBSERVED)):
+        rows = connection.execute(select(journal).where(wanted).order_by(journal.c.at.desc()).limit(most)).mappings()
+        found += [JournalEntry(**{**row, "action": JournalAction(row["action"])}) for row in rows]
+    return sorted(found, key=lambda one: one.at)

@@ -16,7 +16,14 @@ from diagnostics.errors import CollectError, MalformedBody, UsageError, not_inst
 from diagnostics.wire.json_body import JsonFields, json_value
 from exporters.sources.access import DEFAULT_TIMEOUT
 from exporters.sources.address import safe
-from exporters.sources.target_list import MOST_TARGETS, FoundTarget, TargetList, checked_labels, targets_of
+from exporters.sources.target_list import (
+    LONGEST_LABEL,
+    MOST_TARGETS,
+    FoundTarget,
+    TargetList,
+    checked_labels,
+    targets_of,
+)
 
 PREFIX = "k8s://"
 _FORM = "give k8s://namespace/service, or k8s://namespace/service:port"
@@ -30,6 +37,8 @@ _GONE, _DENIED = 410, (401, 403)
 _DNS_LABEL, _PORT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"), re.compile(r"[a-z0-9-]{1,15}")
 _NO_LABEL_NAME = re.compile(r"[^a-zA-Z0-9_]")
 _META = "__meta_kubernetes_"
+# Labels that the controllers of a Deployment, and of a StatefulSet or DaemonSet, give the pods of one revision.
+_REVISIONS = ("pod-template-hash", "controller-revision-hash")
 # Between two watches, and until a Service that is not there is sought again, in seconds.
 _PAUSE, _NO_SERVICE = 1.0, 15.0
 _Targets = dict[str, "FoundTarget | None"]
@@ -263,7 +272,7 @@ def _target(pod: JsonFields, query: PodQuery) -> FoundTarget | None:
         return None
     address = status.text("podIP")
     place = f"[{address}]:{_port(pod, query.port)}" if ":" in address else f"{address}:{_port(pod, query.port)}"
-    found = targets_of([place], checked_labels(_labels(pod)), query.namespace, query.scheme)
+    found = targets_of([place], checked_labels(_labels(pod, query.port)), query.namespace, query.scheme)
     for reason in found.refused.values():
         raise UsageError(reason)
     return found.targets[0]
@@ -279,14 +288,31 @@ def _port(pod: JsonFields, port: str) -> int:
     raise UsageError(f"has no port {port!r}")
 
 
-def _labels(pod: JsonFields) -> Mapping[str, str]:
-    """Return the labels that Prometheus gives a pod, and `namespace` and `pod`, which are shown."""
+def _labels(pod: JsonFields, port: str) -> Mapping[str, str]:
+    """Return the labels that Prometheus gives a pod, and those that are shown.
+
+    These are `namespace`, `pod`, `image` of the container that has the port, and `revision`: which state of its
+    ReplicaSet, StatefulSet or DaemonSet the pod is of. They change with a rollout.
+    """
     about = pod.child("metadata")
     own = {
         f"{_META}pod_label_{_NO_LABEL_NAME.sub('_', name)}": value for name, value in about.text_map("labels").items()
     }
     namespace, name, node = about.text("namespace"), about.text("name"), pod.child("spec").text("node_name")
-    return {**own, f"{_META}pod_node_name": node, "namespace": namespace, "pod": name}
+    revision = next((found for label in _REVISIONS if (found := about.text_map("labels").get(label))), "")
+    shown = {"namespace": namespace, "pod": name, "image": _image(pod, port), "revision": revision}
+    return {**own, f"{_META}pod_node_name": node, **{label: value for label, value in shown.items() if value}}
+
+
+def _image(pod: JsonFields, port: str) -> str:
+    """Return the image of the container that has a port, else of the first one."""
+    containers = pod.child("spec").children("containers")
+    named = [one for one in containers if any(_is_port(each, port) for each in one.children("ports"))]
+    return next((one.text("image")[:LONGEST_LABEL] for one in (*named, *containers)), "")
+
+
+def _is_port(port: JsonFields, wanted: str) -> bool:
+    return wanted in (port.text("name"), str(port.integer("container_port")))
 
 
 def _api(kubeconfig: Path | None, context: str) -> Any:

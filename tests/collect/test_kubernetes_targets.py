@@ -32,10 +32,16 @@ def pod(name: str, ip: str = "10.0.0.1", *, ready: bool = True, version: int = 1
             "namespace": "ml",
             "uid": f"uid-{name}",
             "resourceVersion": str(version),
-            "labels": {"app.kubernetes.io/name": "triton"},
+            "labels": {"app.kubernetes.io/name": "triton", "pod-template-hash": "7c9d"},
             **more,
         },
-        "spec": {"nodeName": "node-1", "containers": [{"name": "sidecar"}, {"name": "triton", "ports": ports}]},
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [
+                {"name": "sidecar", "image": "proxy:1"},
+                {"name": "triton", "image": "tritonserver:25.01", "ports": ports},
+            ],
+        },
         "status": {
             "phase": "Running",
             "podIP": ip,
@@ -174,6 +180,9 @@ def test_ready_pods_are_listed_page_by_page(cluster: ApiServer, tmp_path: Path) 
     assert found.targets[0].labels == {
         "namespace": "ml",
         "pod": "triton-0",
+        "image": "tritonserver:25.01",
+        "revision": "7c9d",
+        "__meta_kubernetes_pod_label_pod_template_hash": "7c9d",
         "__meta_kubernetes_pod_node_name": "node-1",
         "__meta_kubernetes_pod_label_app_kubernetes_io_name": "triton",
     }

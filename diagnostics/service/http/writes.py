@@ -193,8 +193,8 @@ def _add_events(routes: APIRouter, context: WebContext) -> None:
 
     @routes.get("/events", summary="Events")
     def events(deployment: _OfDeployment = None, limit: _Limit = 100) -> list[JournalEntry]:
-        """Return what happened elsewhere, as deploys, the newest first."""
-        return context.attention.entries(JournalAction.EVENT, deployment)[:limit]
+        """Return what happened elsewhere, as deploys, the newest first: what was posted, and what the service saw."""
+        return context.attention.events(deployment)[:limit]
 
 
 def _recorded(context: WebContext, entry: JournalEntry) -> JournalEntry:
