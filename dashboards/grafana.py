@@ -98,8 +98,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     if red:
         defaults["custom"] = {**defaults.get("custom", {}), "thresholdsStyle": {"mode": "dashed"}}
     if panel.opens:
-        # Runbooks are a page of the service, beside which the others are.
-        defaults["links"] = [{"title": "Open", "url": f"${{runbooks}}/../{panel.opens}", "targetBlank": True}]
+        defaults["links"] = [{"title": title, "url": url, "targetBlank": True} for title, url in panel.opens]
     if panel.runbook:
         made["links"] = [{"title": "Runbook", "url": f"${{runbooks}}/{panel.runbook}", "targetBlank": True}]
     return made

@@ -47,6 +47,10 @@ class PanelQuery:
     legend: str = ""
 
 
+# Runbooks are a page of the service, beside which the others are.
+SERVICE = "${runbooks}/.."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """One panel.
@@ -61,7 +65,8 @@ class Panel:
         runbook: id of the runbook that it leads to; a check's, or that of an alert.
         states: what numbers mean, for states: number to (word, colour).
         red_from: the value from which it is drawn red; None where no value is bad by itself.
-        opens: a page of the diagnosis service that a row leads to, with fields as `${__data.fields.deployment}`.
+        opens: what a row leads to: titles and addresses, with fields as `${__data.fields.deployment}`. Pages of the
+            diagnosis service are at `SERVICE`, runbooks at `${runbooks}`.
 
     """
 
@@ -77,7 +82,7 @@ class Panel:
     runbook: str | None = None
     states: Mapping[int, tuple[str, str]] | None = None
     red_from: float | None = None
-    opens: str | None = None
+    opens: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

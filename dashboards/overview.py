@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.layout import (
     MODEL_VARIABLE,
     SERVER_LEGEND,
+    SERVICE,
     DashboardSpec,
     Format,
     Panel,
@@ -29,6 +30,14 @@ _FAILED = model_rate(names.REQUEST_FAILURE, *_BY_MODEL)
 _ANSWERED = model_rate(names.REQUEST_SUCCESS, *_BY_MODEL)
 _ENTRY = f"{{{{ensemble}}}}{{{{model}}}} {SERVER_LEGEND}"
 _CAUSE = f"{{{{check}}}} {SERVER_LEGEND} {{{{ensemble}}}} {{{{model}}}} {{{{gpu}}}}"
+# What a row that names a deployment and a check leads to.
+_CHECK = "${__data.fields.check}"
+_DEPLOYMENT = ("Deployment", f"{SERVICE}/deployments/${{__data.fields.deployment}}")
+_INCIDENTS = (
+    "Open incidents",
+    f"{SERVICE}/incidents?state=open&deployment=${{__data.fields.deployment}}&check={_CHECK}",
+)
+_RUNBOOK = ("Runbook", f"${{runbooks}}/{_CHECK}")
 _COLOURS = {
     Verdict.HEALTHY: "green",
     Verdict.IDLE: "blue",
@@ -111,7 +120,7 @@ _NOW = PanelSection(
             queries=(PanelQuery(expr=f"sort_desc({diagnosed(SHARE.name)} and {diagnosed(FOUND.name)} == 1)"),),
             kind=PanelKind.TABLE,
             width=14,
-            opens="deployments/${__data.fields.deployment}",
+            opens=(_DEPLOYMENT, _INCIDENTS, _RUNBOOK),
         ),
         Panel(
             title="Open incidents",
@@ -120,7 +129,7 @@ _NOW = PanelSection(
             queries=(PanelQuery(expr=f"1000 * {diagnosed(INCIDENT.name)} or vector(0) > 1"),),
             kind=PanelKind.TABLE,
             width=10,
-            opens="incidents",
+            opens=(_INCIDENTS, _DEPLOYMENT, _RUNBOOK),
         ),
     ),
 )

@@ -182,6 +182,20 @@ def test_the_model_of_grafanas_own_sdk_holds_it(board: DashboardSpec) -> None:
     assert (read.uid, read.title, len(read.panels or ())) == (made["uid"], made["title"], len(made["panels"]))
     again = json.loads(JSONEncoder(sort_keys=True).encode(read))
     assert [panel.get("type") for panel in again["panels"]] == [panel["type"] for panel in made["panels"]]
+    for kept, panel in zip(again["panels"], made["panels"], strict=True):
+        for part in ("thresholds", "unit"):
+            assert _defaults(kept).get(part) == _defaults(panel).get(part)
+        assert _links(kept) == _links(panel)
+        assert [one["expr"] for one in kept.get("targets", ())] == [one["expr"] for one in panel.get("targets", ())]
+
+
+def _links(panel: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["title"], one["url"]) for one in _defaults(panel).get("links", ())]
+
+
+def _defaults(panel: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = panel.get("fieldConfig", {}).get("defaults", {})
+    return found
 
 
 def test_what_is_bad_by_itself_is_red_and_rows_lead_to_the_service() -> None:
@@ -191,5 +205,12 @@ def test_what_is_bad_by_itself_is_red_and_rows_lead_to_the_service() -> None:
         "green",
         "red",
     ]
-    assert by_title["Findings"]["links"][0]["url"] == "${runbooks}/../deployments/${__data.fields.deployment}"
+    links = {link["title"]: link["url"] for link in by_title["Findings"]["links"]}
+    where = "state=open&deployment=${__data.fields.deployment}&check=${__data.fields.check}"
+    assert links == {
+        "Deployment": "${runbooks}/../deployments/${__data.fields.deployment}",
+        "Open incidents": f"${{runbooks}}/../incidents?{where}",
+        "Runbook": "${runbooks}/${__data.fields.check}",
+    }
+    assert {link["url"] for link in by_title["Open incidents"]["links"]} == set(links.values())
     assert next(panel["title"] for panel in panels(board)) == "Latency, 95th percentile"
