@@ -22,6 +22,8 @@ CHART = FOLDER / "helm" / "triton-diagnostics"
 PLAIN = FOLDER / "kubernetes"
 # What these templates hold lies in rules/ and dashboards/ already, and is taken from there.
 ELSEWHERE = {"prometheusrule.yaml": "rules", "dashboards.yaml": "dashboards"}
+# What Helm alone runs: `helm test`.
+HOOKS = "tests"
 _HEAD = "# Rendered from the Helm chart by `python -m deploy`; change that.\n"
 _COMMON: Mapping[str, Any] = {"fullnameOverride": "diag", "prometheusOperator": "always"}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -38,7 +40,8 @@ def rendered(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the chart's manifests that are not empty, by the name of their template."""
     with Chart.load_archive(_packed()) as chart:
         found = chart.render(dict(values), name="diag", namespace="monitoring")
-    named = {Path(path).name: text.strip("\n") + "\n" for path, text in sorted(found.items())}
+    own = {path: text for path, text in sorted(found.items()) if HOOKS not in Path(path).parts}
+    named = {Path(path).name: text.strip("\n") + "\n" for path, text in own.items()}
     return {name: text for name, text in named.items() if name.endswith(".yaml") and text.strip()}
 
 

@@ -57,7 +57,7 @@ def test_the_chart_has_the_version_of_the_product() -> None:
 
 def test_the_chart_holds_the_dashboards_and_rules_and_nothing_else(chart: Chart) -> None:
     boards = {f"files/dashboards/{path.name}" for path in (ROOT / "dashboards").glob("*.json")}
-    assert {one["name"] for one in chart.files} == boards | {".helmignore", "files/prometheusrule.yaml"}
+    assert {one["name"] for one in chart.files} == boards | {".helmignore", "README.md", "files/prometheusrule.yaml"}
 
 
 def test_the_schema_of_the_values_accepts_the_defaults_and_describes_each(chart: Chart) -> None:
@@ -83,6 +83,9 @@ def test_the_schema_of_the_values_accepts_the_defaults_and_describes_each(chart:
         {"prometheusRule": {"runbooks": "runbooks"}},
         {"dashboards": {"label": {}}},
         {"networkPolicy": {"triton": {"ports": []}}},
+        {"ingress": {"host": "https://diag.example.org"}},
+        {"extraEnv": [{"value": "without a name"}]},
+        {"podDisruptionBudget": {"maxUnavailable": 0}},
         {"networkPolicy": {"prometheus": {"podLabels": {"a": 1}}}},
     ],
     ids=str,
@@ -122,6 +125,10 @@ UNUSUAL: dict[str, Any] = {
     "config": '[[server]]\nurl = "http://unusual-config:8000"\n',
     "workers": 17,
     "web": {"secret": "unusual-web", "allowedHosts": ["unusual-host"], "externalUrl": "https://unusual-url"},
+    "ingress": {"enabled": True, "className": "unusual-class", "annotations": {"unusual-note": "unusual-ingress"},
+                "host": "unusual-host.test", "tlsSecret": "unusual-tls"},
+    "extraEnv": [{"name": "UNUSUAL_VARIABLE", "value": "unusual-variable"}],
+    "podDisruptionBudget": {"enabled": True, "maxUnavailable": 3},
     "database": {"url": "postgresql://unusual-database/x", "secret": "unusual-password"},
     "secrets": ["unusual-secret"],
     "persistence": {"size": "123Gi", "storageClassName": "unusual-class"},
@@ -228,7 +235,7 @@ def test_found_pods_take_a_token_and_a_role_that_only_lists_and_watches(chart: C
         (subject,) = binding["subjects"]
         assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
         assert binding["roleRef"]["name"] in {one["metadata"]["name"] for one in roles}
-    (policy,) = [one for one in manifests if one["kind"] == "NetworkPolicy"]
+    (policy,) = [one for one in manifests if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == NAME]
     assert {"ipBlock": {"cidr": "10.0.0.1/32"}} in policy["spec"]["egress"][-1]["to"]
     for found, token in ((manifests, True), (without, False)):
         (pod,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "Deployment"]
@@ -238,3 +245,58 @@ def test_found_pods_take_a_token_and_a_role_that_only_lists_and_watches(chart: C
 
 def test_a_chart_may_name_what_finds_servers_instead_of_servers(chart: Chart) -> None:
     assert made(chart, {"config": "[[discovery.kubernetes]]\nnamespace = 'a'\n"})
+
+
+def container(manifests: list[Manifest], kind: str) -> Manifest:
+    (workload,) = (one for one in manifests if one["kind"] == kind)
+    (found,) = workload["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def test_an_ingress_leads_to_the_service_by_a_name_that_it_answers_to(chart: Chart) -> None:
+    ingress = {"enabled": True, "host": "ops.example.org"}
+    manifests = made(chart, {"ingress": ingress, "web": {"externalUrl": "https://ops.example.org/diag"}})
+    (one,) = (found for found in manifests if found["kind"] == "Ingress")
+    (service,) = (found for found in manifests if found["kind"] == "Service")
+    (rule,) = one["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"]) == ("ops.example.org", "/diag")
+    assert path["backend"]["service"]["name"] == service["metadata"]["name"]
+    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+    hosts = next(e for e in container(manifests, "Deployment")["env"] if e["name"] == "DIAG_WEB__ALLOWED_HOSTS")
+    assert "ops.example.org" in hosts["value"].split(",")
+    assert "Ingress" not in kinds(made(chart, {}))
+
+
+def test_nodes_are_drained_of_one_worker_at_a_time_and_of_a_single_pod_freely(chart: Chart) -> None:
+    (budget,) = (one for one in made(chart, FLEET) if one["kind"] == "PodDisruptionBudget")
+    (workload,) = (one for one in made(chart, FLEET) if one["kind"] == "StatefulSet")
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"] == workload["spec"]["selector"]
+    assert "PodDisruptionBudget" not in kinds(made(chart, {}))
+    off = {**FLEET, "podDisruptionBudget": {"enabled": False}}
+    assert "PodDisruptionBudget" not in kinds(made(chart, off))
+
+
+def test_each_worker_has_an_address_of_its_own(chart: Chart) -> None:
+    values = {**FLEET, "web": {"externalUrl": "https://diag-$(DIAG_FLEET__WORKER).example.org"}}
+    names = [one["name"] for one in container(made(chart, values), "StatefulSet")["env"]]
+    # Kubernetes fills in what was defined before.
+    assert names.index("DIAG_FLEET__WORKER") < names.index("DIAG_WEB__EXTERNAL_URL")
+
+
+def test_the_pod_of_helm_test_reaches_the_service_and_is_none_of_it(chart: Chart) -> None:
+    manifests = made(chart, {})
+    (pod,) = (one for one in manifests if one["kind"] == "Pod")
+    own, policy = sorted(
+        (one for one in manifests if one["kind"] == "NetworkPolicy"), key=lambda one: str(one["metadata"]["name"])
+    )
+    (service,) = (one for one in manifests if one["kind"] == "Service")
+    labels = pod["metadata"]["labels"]
+    sources = [one["podSelector"]["matchLabels"] for rule in policy["spec"]["ingress"] for one in rule["from"]]
+    assert sources == [labels]
+    assert policy["spec"]["podSelector"] == own["spec"]["podSelector"]
+    assert int(policy["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0
+    assert not service["spec"]["selector"].items() <= labels.items()
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert service["metadata"]["name"] in pod["spec"]["containers"][0]["env"][0]["value"]

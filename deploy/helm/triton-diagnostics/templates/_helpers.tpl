@@ -14,6 +14,12 @@ app.kubernetes.io/name: {{ include "diag.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* Of the pod of `helm test`, which no selector of the service's own pods fits. */ -}}
+{{- define "diag.test" -}}
+app.kubernetes.io/component: test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "diag.labels" -}}
 {{ include "diag.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

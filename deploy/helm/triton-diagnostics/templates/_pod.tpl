@@ -1,6 +1,7 @@
 {{- define "diag.pod" -}}
 {{- $fleet := gt (int .Values.workers) 1 -}}
 {{- $name := include "diag.fullname" . -}}
+{{- $ingress := ternary (list .Values.ingress.host) list .Values.ingress.enabled -}}
 {{- $hosts := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) -}}
 metadata:
   labels:
@@ -35,6 +36,15 @@ spec:
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [serve, --config.file, /etc/diag/config/diag.toml]
       env:
+        {{- if $fleet }}
+        # First: what follows may hold $(DIAG_FLEET__WORKER).
+        - name: DIAG_FLEET__WORKERS
+          value: {{ .Values.workers | int | quote }}
+        - name: DIAG_FLEET__WORKER
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
+        {{- end }}
         - name: DIAG_WEB__LISTEN_ADDRESS
           value: ":9177"
         - name: DIAG_WEB__BEARER_TOKEN_FILE
@@ -42,7 +52,7 @@ spec:
         - name: DIAG_WEB__CONFIG_FILE
           value: /etc/diag/web/web.yml
         - name: DIAG_WEB__ALLOWED_HOSTS
-          value: {{ concat $hosts .Values.web.allowedHosts | join "," | quote }}
+          value: {{ concat $hosts $ingress .Values.web.allowedHosts | join "," | quote }}
         {{- with .Values.web.externalUrl }}
         - name: DIAG_WEB__EXTERNAL_URL
           value: {{ . | quote }}
@@ -57,13 +67,8 @@ spec:
         - name: DIAG_HISTORY__DATABASE_PASSWORD_FILE
           value: /etc/diag/database/password
         {{- end }}
-        {{- if $fleet }}
-        - name: DIAG_FLEET__WORKERS
-          value: {{ .Values.workers | int | quote }}
-        - name: DIAG_FLEET__WORKER
-          valueFrom:
-            fieldRef:
-              fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
+        {{- with .Values.extraEnv }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
       ports:
         - name: http
