@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import (
     BATCH_FILLED,
     BATCHABLE,
@@ -176,30 +176,13 @@ _LONE = {
     REQUEST_SECONDS: 0.029,
 }
 CASES = (
-    CheckCase(title="fires when five wait and each execution takes one", expect=Expected.FIRES, readings=_LONE),
-    CheckCase(
-        title="is quiet when the model cannot batch",
-        expect=Expected.QUIET,
-        readings={**_LONE, MAX_BATCH_SIZE: 1},
+    CheckCase.fires("when five wait and each execution takes one", _LONE),
+    CheckCase.quiet("when the model cannot batch", {**_LONE, MAX_BATCH_SIZE: 1}),
+    CheckCase.quiet("when an item in a batch costs as much as alone", {**_LONE, BATCH_MARGINAL_COST: 0.98}),
+    CheckCase.quiet("when batches are as large as what waits", {**_LONE, BATCH_SIZE: 5, DYNAMIC_BATCHING: 1}),
+    CheckCase.fires(
+        "in an overload that batches reduce but do not end",
+        {**_LONE, QUEUE_SECONDS: 3.0, REQUEST_SECONDS: 3.1, ARRIVAL_RATE: 900, MAX_BATCH_SIZE: 8},
     ),
-    CheckCase(
-        title="is quiet when an item in a batch costs as much as alone",
-        expect=Expected.QUIET,
-        readings={**_LONE, BATCH_MARGINAL_COST: 0.98},
-    ),
-    CheckCase(
-        title="is quiet when batches are as large as what waits",
-        expect=Expected.QUIET,
-        readings={**_LONE, BATCH_SIZE: 5, DYNAMIC_BATCHING: 1},
-    ),
-    CheckCase(
-        title="fires in an overload that batches reduce but do not end",
-        expect=Expected.FIRES,
-        readings={**_LONE, QUEUE_SECONDS: 3.0, REQUEST_SECONDS: 3.1, ARRIVAL_RATE: 900, MAX_BATCH_SIZE: 8},
-    ),
-    CheckCase(
-        title="is unknown without the configuration",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _LONE.items() if k is not MAX_BATCH_SIZE},
-    ),
+    CheckCase.unknown("without the configuration", {k: v for k, v in _LONE.items() if k is not MAX_BATCH_SIZE}),
 )

@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.checks.instances import prediction, queue_of
 from diagnostics.evidence.capacity import stage_load
@@ -151,29 +151,11 @@ _HELD = {
     REQUEST_SECONDS: 0.166,
 }
 CASES = (
-    CheckCase(
-        title="fires when idle instances let requests wait for the window",
-        expect=Expected.FIRES,
-        readings=_HELD,
-    ),
-    CheckCase(
-        title="is quiet when instances are busy",
-        expect=Expected.QUIET,
-        readings={**_HELD, INSTANCE_BUSY_SHARE: 0.95},
-    ),
-    CheckCase(
-        title="is quiet when the queue is far longer than the window",
-        expect=Expected.QUIET,
-        readings={**_HELD, BATCH_DELAY: 0.002},
-    ),
-    CheckCase(
-        title="is quiet when the window is a small part of the request",
-        expect=Expected.QUIET,
-        readings={**_HELD, REQUEST_SECONDS: 2.0},
-    ),
-    CheckCase(
-        title="is unknown without the configuration",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _HELD.items() if k not in (DYNAMIC_BATCHING, BATCH_DELAY)},
+    CheckCase.fires("when idle instances let requests wait for the window", _HELD),
+    CheckCase.quiet("when instances are busy", {**_HELD, INSTANCE_BUSY_SHARE: 0.95}),
+    CheckCase.quiet("when the queue is far longer than the window", {**_HELD, BATCH_DELAY: 0.002}),
+    CheckCase.quiet("when the window is a small part of the request", {**_HELD, REQUEST_SECONDS: 2.0}),
+    CheckCase.unknown(
+        "without the configuration", {k: v for k, v in _HELD.items() if k not in (DYNAMIC_BATCHING, BATCH_DELAY)}
     ),
 )

@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.instances import MODEL, prediction, queue_of
 from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -129,29 +129,11 @@ _LINEAR = {
     REQUEST_SECONDS: 0.1,
 }
 CASES = (
-    CheckCase(
-        title="fires when a window gathers batches that cost their sum",
-        expect=Expected.FIRES,
-        readings=_LINEAR,
-    ),
-    CheckCase(
-        title="is quiet when a larger batch is cheaper per item",
-        expect=Expected.QUIET,
-        readings={**_LINEAR, BATCH_MARGINAL_COST: 0.1},
-    ),
-    CheckCase(
-        title="is quiet when single requests would wait as long for the instance",
-        expect=Expected.QUIET,
-        readings={**_LINEAR, ARRIVAL_RATE: 98},
-    ),
-    CheckCase(
-        title="is quiet when batches do not form",
-        expect=Expected.QUIET,
-        readings={**_LINEAR, BATCH_SIZE: 1.05},
-    ),
-    CheckCase(
-        title="is unknown without the time per batch size",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _LINEAR.items() if k is not BATCH_MARGINAL_COST},
+    CheckCase.fires("when a window gathers batches that cost their sum", _LINEAR),
+    CheckCase.quiet("when a larger batch is cheaper per item", {**_LINEAR, BATCH_MARGINAL_COST: 0.1}),
+    CheckCase.quiet("when single requests would wait as long for the instance", {**_LINEAR, ARRIVAL_RATE: 98}),
+    CheckCase.quiet("when batches do not form", {**_LINEAR, BATCH_SIZE: 1.05}),
+    CheckCase.unknown(
+        "without the time per batch size", {k: v for k, v in _LINEAR.items() if k is not BATCH_MARGINAL_COST}
     ),
 )

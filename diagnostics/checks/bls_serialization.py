@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import (
     BUSY,
     BUSY_LANES,
@@ -172,28 +172,13 @@ _WRAPPER = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when a busy caller waits for the models it calls", expect=Expected.FIRES, readings=_WRAPPER),
-    CheckCase(
-        title="is quiet about a model that does the work itself",
-        expect=Expected.QUIET,
-        readings={**_WRAPPER, NESTED_SHARE: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when the called models are short of instances",
-        expect=Expected.QUIET,
-        readings={**_WRAPPER, NESTED_WAIT: 0.7},
-    ),
-    CheckCase(
-        title="is quiet when the caller is idle", expect=Expected.QUIET, readings={**_WRAPPER, INSTANCE_BUSY_SHARE: 0.2}
-    ),
-    CheckCase(
-        title="is quiet on a host without spare CPU",
-        expect=Expected.QUIET,
-        readings={**_WRAPPER, HOST_CPU_BUSY: 0.97},
-    ),
-    CheckCase(
-        title="is unknown without the number of instances",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _WRAPPER.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},
+    CheckCase.fires("when a busy caller waits for the models it calls", _WRAPPER),
+    CheckCase.quiet("about a model that does the work itself", {**_WRAPPER, NESTED_SHARE: 0.0}),
+    CheckCase.quiet("when the called models are short of instances", {**_WRAPPER, NESTED_WAIT: 0.7}),
+    CheckCase.quiet("when the caller is idle", {**_WRAPPER, INSTANCE_BUSY_SHARE: 0.2}),
+    CheckCase.quiet("on a host without spare CPU", {**_WRAPPER, HOST_CPU_BUSY: 0.97}),
+    CheckCase.unknown(
+        "without the number of instances",
+        {k: v for k, v in _WRAPPER.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},
     ),
 )

@@ -41,7 +41,6 @@ from diagnostics.checks.check import (
     Check,
     CheckCase,
     Claim,
-    Expected,
     Fires,
     Layer,
     Quiet,
@@ -209,26 +208,10 @@ _BURSTS = {
     HOST_CPU_BUSY: 0.2,
 }
 CASES = (
-    CheckCase(title="fires when groups of requests wait for each other", expect=Expected.FIRES, readings=_BURSTS),
-    CheckCase(
-        title="is quiet when requests are independent",
-        expect=Expected.QUIET,
-        readings={**_BURSTS, BURST_SIZE: 1.3, BURST_CERTAINTY: 0.9},
-    ),
-    CheckCase(
-        title="is quiet when nobody waits for it",
-        expect=Expected.QUIET,
-        readings={**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_TAIL_SECONDS: 0.002},
-    ),
-    CheckCase(
-        title="is quiet when a stage is busy on average",
-        expect=Expected.QUIET,
-        readings={**_BURSTS, INSTANCE_BUSY_SHARE: 0.9},
-    ),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 3}),
-    CheckCase(
-        title="is unknown when arrivals cannot be counted",
-        expect=Expected.UNKNOWN,
-        readings={REQUESTS: 420, REQUEST_SECONDS: 0.26},
-    ),
+    CheckCase.fires("when groups of requests wait for each other", _BURSTS),
+    CheckCase.quiet("when requests are independent", {**_BURSTS, BURST_SIZE: 1.3, BURST_CERTAINTY: 0.9}),
+    CheckCase.quiet("when nobody waits for it", {**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_TAIL_SECONDS: 0.002}),
+    CheckCase.quiet("when a stage is busy on average", {**_BURSTS, INSTANCE_BUSY_SHARE: 0.9}),
+    CheckCase.quiet("when idle", {REQUESTS: 3}),
+    CheckCase.unknown("when arrivals cannot be counted", {REQUESTS: 420, REQUEST_SECONDS: 0.26}),
 )

@@ -28,7 +28,7 @@ from __future__ import annotations
 from math import ceil
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import scaling
 from diagnostics.evidence.ledger import Ledger
@@ -97,25 +97,11 @@ _FLOOD = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(
-        title="fires when twice as much arrives as the device can serve",
-        expect=Expected.FIRES,
-        readings=_FLOOD,
-    ),
-    CheckCase(
-        title="is quiet when more instances would keep up",
-        expect=Expected.QUIET,
-        readings={**_FLOOD, ARRIVAL_RATE: 201, DEVICE_HEADROOM: 0.8},
-    ),
-    CheckCase(
-        title="is quiet when the device is full",
-        expect=Expected.QUIET,
-        readings={**_FLOOD, DEVICE_HEADROOM: 0.02},
-    ),
-    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FLOOD, QUEUE_SECONDS: 0.001}),
-    CheckCase(
-        title="is unknown when the device was not measured",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _FLOOD.items() if k is not DEVICE_HEADROOM},
+    CheckCase.fires("when twice as much arrives as the device can serve", _FLOOD),
+    CheckCase.quiet("when more instances would keep up", {**_FLOOD, ARRIVAL_RATE: 201, DEVICE_HEADROOM: 0.8}),
+    CheckCase.quiet("when the device is full", {**_FLOOD, DEVICE_HEADROOM: 0.02}),
+    CheckCase.quiet("when nothing waits", {**_FLOOD, QUEUE_SECONDS: 0.001}),
+    CheckCase.unknown(
+        "when the device was not measured", {k: v for k, v in _FLOOD.items() if k is not DEVICE_HEADROOM}
     ),
 )

@@ -166,6 +166,21 @@ class CheckCase:
     expect: Expected
     readings: Mapping[Signal, float]
 
+    @classmethod
+    def fires(cls, when: str, readings: Mapping[Signal, float]) -> CheckCase:
+        """Return a case in which the check fires; `when` ends its title."""
+        return cls(title=f"fires {when}", expect=Expected.FIRES, readings=readings)
+
+    @classmethod
+    def quiet(cls, when: str, readings: Mapping[Signal, float]) -> CheckCase:
+        """Return a case in which the cause is ruled out; `when` ends its title."""
+        return cls(title=f"is quiet {when}", expect=Expected.QUIET, readings=readings)
+
+    @classmethod
+    def unknown(cls, when: str, readings: Mapping[Signal, float]) -> CheckCase:
+        """Return a case in which the check cannot decide; `when` ends its title."""
+        return cls(title=f"is unknown {when}", expect=Expected.UNKNOWN, readings=readings)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:

@@ -38,7 +38,7 @@ from __future__ import annotations
 from math import inf
 
 from diagnostics.anatomy.from_calls import is_orchestrated
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.gates import (
     COPIES,
@@ -270,32 +270,16 @@ _FAR = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when most of a client's time passes outside", expect=Expected.FIRES, readings=_FAR),
-    CheckCase(
-        title="is quiet when clients wait as long as the server takes",
-        expect=Expected.QUIET,
-        readings={**_FAR, OUTSIDE_SECONDS: 0.001},
+    CheckCase.fires("when most of a client's time passes outside", _FAR),
+    CheckCase.quiet("when clients wait as long as the server takes", {**_FAR, OUTSIDE_SECONDS: 0.001}),
+    CheckCase.quiet("when the frontend holds the requests", {**_FAR, HANDLING_SECONDS: 0.075}),
+    CheckCase.quiet("on a host without spare CPU", {**_FAR, HOST_CPU_BUSY: 0.99}),
+    CheckCase.unknown(
+        "without traces at a rate that may exceed the frontend",
+        {signal: value for signal, value in {**_FAR, REQUEST_RATE: 6000}.items() if signal is not HANDLING_SECONDS},
     ),
-    CheckCase(
-        title="is quiet when the frontend holds the requests",
-        expect=Expected.QUIET,
-        readings={**_FAR, HANDLING_SECONDS: 0.075},
-    ),
-    CheckCase(
-        title="is quiet on a host without spare CPU",
-        expect=Expected.QUIET,
-        readings={**_FAR, HOST_CPU_BUSY: 0.99},
-    ),
-    CheckCase(
-        title="is unknown without traces at a rate that may exceed the frontend",
-        expect=Expected.UNKNOWN,
-        readings={
-            signal: value for signal, value in {**_FAR, REQUEST_RATE: 6000}.items() if signal is not HANDLING_SECONDS
-        },
-    ),
-    CheckCase(
-        title="is unknown when the host's CPU was not measured",
-        expect=Expected.UNKNOWN,
-        readings={signal: value for signal, value in _FAR.items() if signal is not HOST_CPU_BUSY},
+    CheckCase.unknown(
+        "when the host's CPU was not measured",
+        {signal: value for signal, value in _FAR.items() if signal is not HOST_CPU_BUSY},
     ),
 )

@@ -32,7 +32,7 @@ warm-up that did not cover the served shapes).
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import (
     COLD_AGAIN,
@@ -171,34 +171,12 @@ _COLD = {
     REQUEST_SECONDS: 0.23,
 }
 CASES = (
-    CheckCase(
-        title="fires when first executions were slow and requests waited for them",
-        expect=Expected.FIRES,
-        readings=_COLD,
+    CheckCase.fires("when first executions were slow and requests waited for them", _COLD),
+    CheckCase.fires("when a warm-up exists and does not cover what is served", {**_COLD, WARMUPS: 1}),
+    CheckCase.quiet("when nothing was slow at first", {**_COLD, COLD_SLOWDOWN: 1.1}),
+    CheckCase.quiet(
+        "when hardly any request ran cold", {**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0}
     ),
-    CheckCase(
-        title="fires when a warm-up exists and does not cover what is served",
-        expect=Expected.FIRES,
-        readings={**_COLD, WARMUPS: 1},
-    ),
-    CheckCase(
-        title="is quiet when nothing was slow at first",
-        expect=Expected.QUIET,
-        readings={**_COLD, COLD_SLOWDOWN: 1.1},
-    ),
-    CheckCase(
-        title="is quiet when hardly any request ran cold",
-        expect=Expected.QUIET,
-        readings={**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when only the warm-up was slow",
-        expect=Expected.QUIET,
-        readings={**_COLD, WARMUPS: 1, COLD_MET: 0},
-    ),
-    CheckCase(
-        title="is unknown when counters were read too rarely",
-        expect=Expected.UNKNOWN,
-        readings={REQUEST_SECONDS: 0.2},
-    ),
+    CheckCase.quiet("when only the warm-up was slow", {**_COLD, WARMUPS: 1, COLD_MET: 0}),
+    CheckCase.unknown("when counters were read too rarely", {REQUEST_SECONDS: 0.2}),
 )

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     SLOTS_LEFT,
@@ -145,30 +145,18 @@ _FULL = {
 }
 _UNSEEN = {signal: value for signal, value in _FULL.items() if signal is not ENGINE_KV_BLOCKED}
 CASES = (
-    CheckCase(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
-    CheckCase(
-        title="is quiet when the KV cache is the limit",
-        expect=Expected.QUIET,
-        readings={**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
+    CheckCase.fires("when all slots are taken and the cache has room", _FULL),
+    CheckCase.quiet(
+        "when the KV cache is the limit",
+        {**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
     ),
-    CheckCase(
-        title="is quiet when requests waited at one read of twenty",
-        expect=Expected.QUIET,
-        readings={**_FULL, ENGINE_WAITING: 1.4, ENGINE_WAITING_SHARE: 0.05, ENGINE_WAIT_SECONDS: 0.09},
+    CheckCase.quiet(
+        "when requests waited at one read of twenty",
+        {**_FULL, ENGINE_WAITING: 1.4, ENGINE_WAITING_SHARE: 0.05, ENGINE_WAIT_SECONDS: 0.09},
     ),
-    CheckCase(
-        title="is quiet under pipeline parallelism",
-        expect=Expected.QUIET,
-        readings={**_FULL, ENGINE_MICRO_BATCHES: 2},
+    CheckCase.quiet("under pipeline parallelism", {**_FULL, ENGINE_MICRO_BATCHES: 2}),
+    CheckCase.fires(
+        "when nearly all slots are always taken, and no KV cache is exported", {**_UNSEEN, ENGINE_SLOT_FILL: 0.96}
     ),
-    CheckCase(
-        title="fires when nearly all slots are always taken, and no KV cache is exported",
-        expect=Expected.FIRES,
-        readings={**_UNSEEN, ENGINE_SLOT_FILL: 0.96},
-    ),
-    CheckCase(
-        title="is unknown when no KV cache is exported and some slots are free",
-        expect=Expected.UNKNOWN,
-        readings={**_UNSEEN, ENGINE_SLOT_FILL: 0.84},
-    ),
+    CheckCase.unknown("when no KV cache is exported and some slots are free", {**_UNSEEN, ENGINE_SLOT_FILL: 0.84}),
 )

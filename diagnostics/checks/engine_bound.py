@@ -27,7 +27,7 @@ scheduled requests ÷ request rate is the time the engine works on a request.
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.engine_gates import WAITS
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WAITING_SHARE, ENGINE_WORK_SECONDS
@@ -97,25 +97,14 @@ _BUSY = {
     ENGINE_ITERATION_SECONDS: 0.0065,
 }
 CASES = (
-    CheckCase(title="fires when the engine works on requests and none waits", expect=Expected.FIRES, readings=_BUSY),
-    CheckCase(
-        title="is quiet when requests wait inside",
-        expect=Expected.QUIET,
-        readings={**_BUSY, ENGINE_WAITING: 12, ENGINE_WAITING_SHARE: 0.9},
+    CheckCase.fires("when the engine works on requests and none waits", _BUSY),
+    CheckCase.quiet("when requests wait inside", {**_BUSY, ENGINE_WAITING: 12, ENGINE_WAITING_SHARE: 0.9}),
+    CheckCase.quiet(
+        "when the time is spent outside the engine",
+        {**_BUSY, REQUEST_SECONDS: 0.5, COMPUTE_SECONDS: 0.4, ENGINE_WORK_SECONDS: 0.05},
     ),
-    CheckCase(
-        title="is quiet when the time is spent outside the engine",
-        expect=Expected.QUIET,
-        readings={**_BUSY, REQUEST_SECONDS: 0.5, COMPUTE_SECONDS: 0.4, ENGINE_WORK_SECONDS: 0.05},
-    ),
-    CheckCase(
-        title="is quiet when the engine is a small part of the request",
-        expect=Expected.QUIET,
-        readings={**_BUSY, REQUEST_SECONDS: 0.9},
-    ),
-    CheckCase(
-        title="is unknown when the engine's queue is not exported",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _BUSY.items() if k is not ENGINE_WAITING_SHARE},
+    CheckCase.quiet("when the engine is a small part of the request", {**_BUSY, REQUEST_SECONDS: 0.9}),
+    CheckCase.unknown(
+        "when the engine's queue is not exported", {k: v for k, v in _BUSY.items() if k is not ENGINE_WAITING_SHARE}
     ),
 )

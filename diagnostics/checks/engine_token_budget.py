@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, restarted_with, wait_claim
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
@@ -121,30 +121,13 @@ _CUT = {
     ENGINE_TOKEN_BUDGET: 8192,
 }
 CASES = (
-    CheckCase(title="fires when each iteration is full of prompts", expect=Expected.FIRES, readings=_CUT),
-    CheckCase(
-        title="is quiet when few iterations read prompts",
-        expect=Expected.QUIET,
-        readings={**_CUT, ENGINE_CONTEXT_SHARE: 0.1},
-    ),
-    CheckCase(
-        title="is quiet when iterations differ in size",
-        expect=Expected.QUIET,
-        readings={**_CUT, ENGINE_TOKENS_FILL: 0.5},
-    ),
-    CheckCase(
-        title="is quiet when all slots are taken",
-        expect=Expected.QUIET,
-        readings={**_CUT, ENGINE_SLOT_FILL: 0.97, ENGINE_PEAK_FILL: 1.0},
-    ),
-    CheckCase(
-        title="is quiet when the KV cache is short",
-        expect=Expected.QUIET,
-        readings={**_CUT, ENGINE_KV_BLOCKED: 0.9},
-    ),
-    CheckCase(
-        title="is unknown when tokens per iteration are not exported",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _CUT.items() if k not in (ENGINE_TOKENS_FILL, ENGINE_TOKEN_BUDGET)},
+    CheckCase.fires("when each iteration is full of prompts", _CUT),
+    CheckCase.quiet("when few iterations read prompts", {**_CUT, ENGINE_CONTEXT_SHARE: 0.1}),
+    CheckCase.quiet("when iterations differ in size", {**_CUT, ENGINE_TOKENS_FILL: 0.5}),
+    CheckCase.quiet("when all slots are taken", {**_CUT, ENGINE_SLOT_FILL: 0.97, ENGINE_PEAK_FILL: 1.0}),
+    CheckCase.quiet("when the KV cache is short", {**_CUT, ENGINE_KV_BLOCKED: 0.9}),
+    CheckCase.unknown(
+        "when tokens per iteration are not exported",
+        {k: v for k, v in _CUT.items() if k not in (ENGINE_TOKENS_FILL, ENGINE_TOKEN_BUDGET)},
     ),
 )

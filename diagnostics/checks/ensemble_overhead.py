@@ -31,7 +31,7 @@ in a step whose code took under 1 s: copies of big images).
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import COPIES, HOST_FULL, expect_any_order, host_is_full, waits_in_copies
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
@@ -86,26 +86,12 @@ _LOST = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when a third of a request passes between stages", expect=Expected.FIRES, readings=_LOST),
-    CheckCase(
-        title="is quiet when the hand-over is quick",
-        expect=Expected.QUIET,
-        readings={**_LOST, OVERHEAD_SECONDS: 0.0002},
+    CheckCase.fires("when a third of a request passes between stages", _LOST),
+    CheckCase.quiet("when the hand-over is quick", {**_LOST, OVERHEAD_SECONDS: 0.0002}),
+    CheckCase.quiet("about an idle ensemble", {**_LOST, ENSEMBLE_CALLS: 0}),
+    CheckCase.quiet("on a host without spare CPU", {**_LOST, HOST_CPU_BUSY: 0.97}),
+    CheckCase.quiet(
+        "when only its engine can explain the rest", {ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 1}
     ),
-    CheckCase(title="is quiet about an idle ensemble", expect=Expected.QUIET, readings={**_LOST, ENSEMBLE_CALLS: 0}),
-    CheckCase(
-        title="is quiet on a host without spare CPU",
-        expect=Expected.QUIET,
-        readings={**_LOST, HOST_CPU_BUSY: 0.97},
-    ),
-    CheckCase(
-        title="is quiet when only its engine can explain the rest",
-        expect=Expected.QUIET,
-        readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 1},
-    ),
-    CheckCase(
-        title="is unknown without traces",
-        expect=Expected.UNKNOWN,
-        readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 0},
-    ),
+    CheckCase.unknown("without traces", {ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 0}),
 )

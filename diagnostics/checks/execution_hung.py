@@ -45,7 +45,6 @@ from diagnostics.checks.check import (
     Check,
     CheckCase,
     Claim,
-    Expected,
     Fires,
     Layer,
     Quiet,
@@ -268,18 +267,10 @@ _ONE_LOST = {
     CLIENT_BATCH_SIZE: 1,
 }
 CASES = (
-    CheckCase(title="fires when requests wait and nothing ends", expect=Expected.FIRES, readings=_STUCK),
-    CheckCase(title="fires when one of two processes does nothing", expect=Expected.FIRES, readings=_ONE_LOST),
-    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_STUCK, STANDSTILL_SECONDS: 0}),
-    CheckCase(
-        title="is quiet when executions take that long",
-        expect=Expected.QUIET,
-        readings={**_STUCK, EXECUTION_SECONDS: 4.0},
-    ),
-    CheckCase(title="is quiet while a version initialises", expect=Expected.QUIET, readings={**_STUCK, LOADS: 1}),
-    CheckCase(
-        title="is unknown when no execution was ever seen to end",
-        expect=Expected.UNKNOWN,
-        readings={STANDSTILL_SECONDS: 40, WAITING_NOW: 3, LOADS: 0},
-    ),
+    CheckCase.fires("when requests wait and nothing ends", _STUCK),
+    CheckCase.fires("when one of two processes does nothing", _ONE_LOST),
+    CheckCase.quiet("when nothing waits", {**_STUCK, STANDSTILL_SECONDS: 0}),
+    CheckCase.quiet("when executions take that long", {**_STUCK, EXECUTION_SECONDS: 4.0}),
+    CheckCase.quiet("while a version initialises", {**_STUCK, LOADS: 1}),
+    CheckCase.unknown("when no execution was ever seen to end", {STANDSTILL_SECONDS: 40, WAITING_NOW: 3, LOADS: 0}),
 )

@@ -28,7 +28,7 @@ probability that two independent streams stay as close (Brownian motion): below 
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.orchestration import (
@@ -123,24 +123,13 @@ _BY_HAND = {
     ORCHESTRATED_SECONDS: 0.194,
 }
 CASES = (
-    CheckCase(title="fires when all members are called in step", expect=Expected.FIRES, readings=_BY_HAND),
-    CheckCase(
-        title="fires when the cost of the calls is unknown",
-        expect=Expected.FIRES,
-        readings={k: v for k, v in _BY_HAND.items() if k not in (HOP_SECONDS, ORCHESTRATED_SECONDS)},
+    CheckCase.fires("when all members are called in step", _BY_HAND),
+    CheckCase.fires(
+        "when the cost of the calls is unknown",
+        {k: v for k, v in _BY_HAND.items() if k not in (HOP_SECONDS, ORCHESTRATED_SECONDS)},
     ),
-    CheckCase(
-        title="is quiet when the ensemble is in use", expect=Expected.QUIET, readings={**_BY_HAND, ENSEMBLE_CALLS: 400}
-    ),
-    CheckCase(
-        title="is quiet when members are called independently",
-        expect=Expected.QUIET,
-        readings={**_BY_HAND, LOCKSTEP_GAP: 1.2},
-    ),
-    CheckCase(
-        title="is quiet when a model inside the server may do the calling",
-        expect=Expected.QUIET,
-        readings={**_BY_HAND, WRAPPED: 1},
-    ),
-    CheckCase(title="is unknown without counters", expect=Expected.UNKNOWN, readings={}),
+    CheckCase.quiet("when the ensemble is in use", {**_BY_HAND, ENSEMBLE_CALLS: 400}),
+    CheckCase.quiet("when members are called independently", {**_BY_HAND, LOCKSTEP_GAP: 1.2}),
+    CheckCase.quiet("when a model inside the server may do the calling", {**_BY_HAND, WRAPPED: 1}),
+    CheckCase.unknown("without counters", {}),
 )

@@ -33,7 +33,7 @@ threads: with a full frontend, that read fails first. M/M/1 and Little's law for
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.client_or_transport_bound import MISSED, PORT_WAITS, is_long, port_lag_share
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.gates import (
@@ -194,26 +194,16 @@ _SHORT = {
     HOST_CPU_BUSY: 0.5,
 }
 CASES = (
-    CheckCase(title="fires when the frontend holds requests that it has read", expect=Expected.FIRES, readings=_HELD),
-    CheckCase(
-        title="fires when clients wait and its port leaves reads unanswered",
-        expect=Expected.FIRES,
-        readings={REQUESTS: 1000, OUTSIDE_SECONDS: 0.3, REQUEST_SECONDS: 0.05, MISSED_READS: 0.4, HOST_CPU_BUSY: 0.5},
+    CheckCase.fires("when the frontend holds requests that it has read", _HELD),
+    CheckCase.fires(
+        "when clients wait and its port leaves reads unanswered",
+        {REQUESTS: 1000, OUTSIDE_SECONDS: 0.3, REQUEST_SECONDS: 0.05, MISSED_READS: 0.4, HOST_CPU_BUSY: 0.5},
     ),
-    CheckCase(title="fires when clients wait for a busy thread", expect=Expected.FIRES, readings=_SHORT),
-    CheckCase(
-        title="is quiet when the stage passes everything on",
-        expect=Expected.QUIET,
-        readings={**_HELD, HANDLING_SECONDS: 0.0002},
-    ),
-    CheckCase(
-        title="is quiet when a busy thread cannot explain so long a wait",
-        expect=Expected.QUIET,
-        readings={**_SHORT, OUTSIDE_SECONDS: 0.5},
-    ),
-    CheckCase(
-        title="is unknown when the host's CPU was not measured",
-        expect=Expected.UNKNOWN,
-        readings={signal: value for signal, value in _HELD.items() if signal is not HOST_CPU_BUSY},
+    CheckCase.fires("when clients wait for a busy thread", _SHORT),
+    CheckCase.quiet("when the stage passes everything on", {**_HELD, HANDLING_SECONDS: 0.0002}),
+    CheckCase.quiet("when a busy thread cannot explain so long a wait", {**_SHORT, OUTSIDE_SECONDS: 0.5}),
+    CheckCase.unknown(
+        "when the host's CPU was not measured",
+        {signal: value for signal, value in _HELD.items() if signal is not HOST_CPU_BUSY},
     ),
 )

@@ -28,7 +28,7 @@ than alone).
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import engine_phase
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
@@ -102,25 +102,14 @@ _SHARED = {
     REQUEST_SECONDS: 0.08,
 }
 CASES = (
-    CheckCase(title="fires when it is slower while neighbours work", expect=Expected.FIRES, readings=_SHARED),
-    CheckCase(
-        title="is quiet when nobody else works on the card",
-        expect=Expected.QUIET,
-        readings={**_SHARED, NEIGHBOUR_LANES: 0.0},
+    CheckCase.fires("when it is slower while neighbours work", _SHARED),
+    CheckCase.quiet("when nobody else works on the card", {**_SHARED, NEIGHBOUR_LANES: 0.0}),
+    CheckCase.quiet("when the card has time for both", {**_SHARED, GPU_TIME_FULL: 0.0}),
+    CheckCase.quiet(
+        "when the model is as fast as without neighbours",
+        {**_SHARED, NEIGHBOUR_EXCESS_COMPUTE: 0.001, NEIGHBOUR_EXCESS_QUEUE: 0.0},
     ),
-    CheckCase(
-        title="is quiet when the card has time for both",
-        expect=Expected.QUIET,
-        readings={**_SHARED, GPU_TIME_FULL: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when the model is as fast as without neighbours",
-        expect=Expected.QUIET,
-        readings={**_SHARED, NEIGHBOUR_EXCESS_COMPUTE: 0.001, NEIGHBOUR_EXCESS_QUEUE: 0.0},
-    ),
-    CheckCase(
-        title="is unknown when neighbours never idle",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _SHARED.items() if k is not NEIGHBOUR_EXCESS_COMPUTE},
+    CheckCase.unknown(
+        "when neighbours never idle", {k: v for k, v in _SHARED.items() if k is not NEIGHBOUR_EXCESS_COMPUTE}
     ),
 )

@@ -29,7 +29,7 @@ NVIDIA, "Multi-Process Service" (time-sliced scheduling); NVML, `nvmlDeviceGetPr
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import compute_on, entry_on, name_of, stages_on
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
@@ -173,34 +173,15 @@ _STRANGER = {
     REQUEST_SECONDS: 0.081,
 }
 CASES = (
-    CheckCase(
-        title="fires when requests take longer while another process works",
-        expect=Expected.FIRES,
-        readings=_STRANGER,
+    CheckCase.fires("when requests take longer while another process works", _STRANGER),
+    CheckCase.fires(
+        "on its share when the other process was always present",
+        {**_STRANGER, FOREIGN_STAY: 1.0, FOREIGN_EXCESS_REQUEST: 0.0},
     ),
-    CheckCase(
-        title="fires on its share when the other process was always present",
-        expect=Expected.FIRES,
-        readings={**_STRANGER, FOREIGN_STAY: 1.0, FOREIGN_EXCESS_REQUEST: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when the card has time for both",
-        expect=Expected.QUIET,
-        readings={**_STRANGER, GPU_TIME_FULL: 0.02},
-    ),
-    CheckCase(
-        title="is quiet when all the work is the server's own",
-        expect=Expected.QUIET,
-        readings={**_STRANGER, FOREIGN_SHARE: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when requests take as long as without it",
-        expect=Expected.QUIET,
-        readings={**_STRANGER, FOREIGN_EXCESS_REQUEST: 0.001},
-    ),
-    CheckCase(
-        title="is unknown when processes cannot be told apart",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _STRANGER.items() if k is not FOREIGN_SHARE},
+    CheckCase.quiet("when the card has time for both", {**_STRANGER, GPU_TIME_FULL: 0.02}),
+    CheckCase.quiet("when all the work is the server's own", {**_STRANGER, FOREIGN_SHARE: 0.0}),
+    CheckCase.quiet("when requests take as long as without it", {**_STRANGER, FOREIGN_EXCESS_REQUEST: 0.001}),
+    CheckCase.unknown(
+        "when processes cannot be told apart", {k: v for k, v in _STRANGER.items() if k is not FOREIGN_SHARE}
     ),
 )

@@ -28,7 +28,7 @@ NVIDIA, "XID Errors" (catalogue), "GPU Memory Error Management" (row remapping).
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.checks.entries import name_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED, REMAP_PENDING
@@ -93,18 +93,16 @@ def _waits(ledger: Ledger, subject: Subject) -> bool:
 
 _SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}
 CASES = (
-    CheckCase(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
-    CheckCase(
-        title="fires on uncorrected memory errors, whose rows the next reset replaces",
-        expect=Expected.FIRES,
-        readings={**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
+    CheckCase.fires("on an Xid of the card", {**_SOUND, FAULT_CODE: 79}),
+    CheckCase.fires(
+        "on uncorrected memory errors, whose rows the next reset replaces",
+        {**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
     ),
-    CheckCase(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
-    CheckCase(title="is quiet on a healthy card", expect=Expected.QUIET, readings=_SOUND),
-    CheckCase(
-        title="is quiet on a known program error, and on rows that the next reset replaces",
-        expect=Expected.QUIET,
-        readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0, REMAP_PENDING: 1},
+    CheckCase.fires("on a lost card", {GPU_LOST: 0.9}),
+    CheckCase.quiet("on a healthy card", _SOUND),
+    CheckCase.quiet(
+        "on a known program error, and on rows that the next reset replaces",
+        {GPU_LOST: 0.0, MEMORY_ERRORS: 0, REMAP_PENDING: 1},
     ),
-    CheckCase(title="is unknown when the driver was not read", expect=Expected.UNKNOWN, readings={}),
+    CheckCase.unknown("when the driver was not read", {}),
 )

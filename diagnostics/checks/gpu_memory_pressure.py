@@ -26,7 +26,7 @@ tensorrtllm_backend#274 (a second engine does not fit). Triton user guide, "Mode
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.checks.entries import name_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED
@@ -90,12 +90,8 @@ def _fires(summary: str, severity: Severity) -> Fires:
 
 _FULL = {GPU_MEMORY_USED: 0.985, GPU_MEMORY_FREE: 1.2e9, OUT_OF_MEMORY: 0}
 CASES = (
-    CheckCase(
-        title="fires when a load failed for lack of memory",
-        expect=Expected.FIRES,
-        readings={**_FULL, GPU_MEMORY_USED: 0.8, OUT_OF_MEMORY: 1},
-    ),
-    CheckCase(title="fires for information when the card is full", expect=Expected.FIRES, readings=_FULL),
-    CheckCase(title="is quiet when memory is left", expect=Expected.QUIET, readings={**_FULL, GPU_MEMORY_USED: 0.6}),
-    CheckCase(title="is unknown when memory was not measured", expect=Expected.UNKNOWN, readings={OUT_OF_MEMORY: 0}),
+    CheckCase.fires("when a load failed for lack of memory", {**_FULL, GPU_MEMORY_USED: 0.8, OUT_OF_MEMORY: 1}),
+    CheckCase.fires("for information when the card is full", _FULL),
+    CheckCase.quiet("when memory is left", {**_FULL, GPU_MEMORY_USED: 0.6}),
+    CheckCase.unknown("when memory was not measured", {OUT_OF_MEMORY: 0}),
 )

@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import name_of
 from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full, is_idle
 from diagnostics.checks.instances import prediction, queue_of
@@ -132,17 +132,9 @@ _FULL = {
     REQUEST_SECONDS: 8.9,
 }
 CASES = (
-    CheckCase(title="fires when busy instances wait for a full card", expect=Expected.FIRES, readings=_FULL),
-    CheckCase(
-        title="is quiet when the card has room",
-        expect=Expected.QUIET,
-        readings={**_FULL, DEVICE_HEADROOM: 0.6},
-    ),
-    CheckCase(title="is quiet on a CPU", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
-    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FULL, QUEUE_SECONDS: 0.001}),
-    CheckCase(
-        title="is unknown when the GPU was not measured",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _FULL.items() if k is not DEVICE_HEADROOM},
-    ),
+    CheckCase.fires("when busy instances wait for a full card", _FULL),
+    CheckCase.quiet("when the card has room", {**_FULL, DEVICE_HEADROOM: 0.6}),
+    CheckCase.quiet("on a CPU", {**_FULL, ON_GPU: 0}),
+    CheckCase.quiet("when nothing waits", {**_FULL, QUEUE_SECONDS: 0.001}),
+    CheckCase.unknown("when the GPU was not measured", {k: v for k, v in _FULL.items() if k is not DEVICE_HEADROOM}),
 )

@@ -34,7 +34,6 @@ from diagnostics.checks.check import (
     Check,
     CheckCase,
     Claim,
-    Expected,
     Fires,
     Layer,
     Quiet,
@@ -165,11 +164,10 @@ _HOT = {
     REQUEST_SECONDS: 0.1,
 }
 CASES = (
-    CheckCase(title="fires when heat holds the clock down", expect=Expected.FIRES, readings=_HOT),
-    CheckCase(
-        title="fires when somebody lowered the power cap",
-        expect=Expected.FIRES,
-        readings={
+    CheckCase.fires("when heat holds the clock down", _HOT),
+    CheckCase.fires(
+        "when somebody lowered the power cap",
+        {
             **_HOT,
             HELD_BACK_BY_HARDWARE: 0.0,
             HELD_BACK_BY_POWER_CAP: 0.9,
@@ -177,24 +175,10 @@ CASES = (
             POWER_CAP_SHARE: 0.6,
         },
     ),
-    CheckCase(
-        title="is quiet when nothing holds the clock down",
-        expect=Expected.QUIET,
-        readings={**_HOT, HELD_BACK_BY_HARDWARE: 0.0},
-    ),
-    CheckCase(
-        title="is quiet when the clock is hardly lower",
-        expect=Expected.QUIET,
-        readings={**_HOT, CLOCK_LOST_TO_HARDWARE: 0.01},
-    ),
-    CheckCase(
-        title="is quiet when requests spend little time on the card",
-        expect=Expected.QUIET,
-        readings={**_HOT, COMPUTE_SECONDS: 0.003},
-    ),
-    CheckCase(
-        title="is unknown without the driver's reasons",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _HOT.items() if k is not HELD_BACK_BY_HARDWARE},
+    CheckCase.quiet("when nothing holds the clock down", {**_HOT, HELD_BACK_BY_HARDWARE: 0.0}),
+    CheckCase.quiet("when the clock is hardly lower", {**_HOT, CLOCK_LOST_TO_HARDWARE: 0.01}),
+    CheckCase.quiet("when requests spend little time on the card", {**_HOT, COMPUTE_SECONDS: 0.003}),
+    CheckCase.unknown(
+        "without the driver's reasons", {k: v for k, v in _HOT.items() if k is not HELD_BACK_BY_HARDWARE}
     ),
 )

@@ -33,7 +33,7 @@ server#3386 (idle neighbours that burn CPU), onnxruntime_backend#34 (thread pool
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import time_on
 from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
@@ -251,30 +251,13 @@ _STARVED = {
     REQUEST_SECONDS: 7.0,
 }
 CASES = (
-    CheckCase(title="fires when instances share too few cores", expect=Expected.FIRES, readings=_STARVED),
-    CheckCase(
-        title="fires when the quota is full on an idle host",
-        expect=Expected.FIRES,
-        readings={**_STARVED, HOST_CPU_BUSY: 0.3, CPU_THROTTLED: 0.8},
-    ),
-    CheckCase(
-        title="is quiet when others fill the host and instances sleep",
-        expect=Expected.QUIET,
-        readings={**_STARVED, CPU_PER_LANE: 0.02},
-    ),
-    CheckCase(
-        title="is quiet when no request waits on a busy host",
-        expect=Expected.QUIET,
-        readings={**_STARVED, QUEUE_SECONDS: 0.0005},
-    ),
-    CheckCase(
-        title="is quiet when the CPU has time left",
-        expect=Expected.QUIET,
-        readings={**_STARVED, HOST_CPU_BUSY: 0.5},
-    ),
-    CheckCase(
-        title="is unknown when the server's processes were not seen",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _STARVED.items() if k not in (CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED)},
+    CheckCase.fires("when instances share too few cores", _STARVED),
+    CheckCase.fires("when the quota is full on an idle host", {**_STARVED, HOST_CPU_BUSY: 0.3, CPU_THROTTLED: 0.8}),
+    CheckCase.quiet("when others fill the host and instances sleep", {**_STARVED, CPU_PER_LANE: 0.02}),
+    CheckCase.quiet("when no request waits on a busy host", {**_STARVED, QUEUE_SECONDS: 0.0005}),
+    CheckCase.quiet("when the CPU has time left", {**_STARVED, HOST_CPU_BUSY: 0.5}),
+    CheckCase.unknown(
+        "when the server's processes were not seen",
+        {k: v for k, v in _STARVED.items() if k not in (CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED)},
     ),
 )

@@ -26,7 +26,7 @@ server#4875 (the same with a CPU governor). Measured on an H100: 345 of 1,980 MH
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.checks.entries import compute_on, lost_to_clock, name_of, together
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.clock_steps import IDLE_CLOCK_EXCESS_COMPUTE
@@ -89,25 +89,9 @@ _SPARSE = {
     REQUEST_SECONDS: 0.015,
 }
 CASES = (
-    CheckCase(title="fires when sparse requests run at a low clock", expect=Expected.FIRES, readings=_SPARSE),
-    CheckCase(
-        title="is quiet when the clock stays up",
-        expect=Expected.QUIET,
-        readings={**_SPARSE, IDLE_CLOCK_SHARE: 1.0},
-    ),
-    CheckCase(
-        title="is quiet on a card at work",
-        expect=Expected.QUIET,
-        readings={**_SPARSE, GPU_TIME_USED: 0.8},
-    ),
-    CheckCase(
-        title="is quiet when executions are short",
-        expect=Expected.QUIET,
-        readings={**_SPARSE, COMPUTE_SECONDS: 0.001},
-    ),
-    CheckCase(
-        title="is unknown without clocks",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _SPARSE.items() if k is not IDLE_CLOCK_SHARE},
-    ),
+    CheckCase.fires("when sparse requests run at a low clock", _SPARSE),
+    CheckCase.quiet("when the clock stays up", {**_SPARSE, IDLE_CLOCK_SHARE: 1.0}),
+    CheckCase.quiet("on a card at work", {**_SPARSE, GPU_TIME_USED: 0.8}),
+    CheckCase.quiet("when executions are short", {**_SPARSE, COMPUTE_SECONDS: 0.001}),
+    CheckCase.unknown("without clocks", {k: v for k, v in _SPARSE.items() if k is not IDLE_CLOCK_SHARE}),
 )

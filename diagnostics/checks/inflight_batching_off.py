@@ -28,7 +28,7 @@ tensorrtllm_backend#645 and TensorRT-LLM#2443 (no KV cache, batch always 1), ser
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     KV_BLOCKED,
     WAITS,
@@ -131,30 +131,15 @@ _ONE_BY_ONE = {
     ENGINE_KV_BLOCKED: 0,
 }
 CASES = (
-    CheckCase(title="fires when only one of many slots is used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
-    CheckCase(
-        title="fires when batches are static",
-        expect=Expected.FIRES,
-        readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_PEAK_SCHEDULED: 8},
+    CheckCase.fires("when only one of many slots is used", _ONE_BY_ONE),
+    CheckCase.fires("when batches are static", {**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_PEAK_SCHEDULED: 8}),
+    CheckCase.quiet("when the engine has one slot", {**_ONE_BY_ONE, ENGINE_SLOTS: 1}),
+    CheckCase.quiet("when the cache holds one sequence only", {**_ONE_BY_ONE, ENGINE_KV_BLOCKED: 1}),
+    CheckCase.quiet(
+        "about static batches in which nothing waits",
+        {**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0},
     ),
-    CheckCase(
-        title="is quiet when the engine has one slot",
-        expect=Expected.QUIET,
-        readings={**_ONE_BY_ONE, ENGINE_SLOTS: 1},
-    ),
-    CheckCase(
-        title="is quiet when the cache holds one sequence only",
-        expect=Expected.QUIET,
-        readings={**_ONE_BY_ONE, ENGINE_KV_BLOCKED: 1},
-    ),
-    CheckCase(
-        title="is quiet about static batches in which nothing waits",
-        expect=Expected.QUIET,
-        readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0},
-    ),
-    CheckCase(
-        title="is unknown when the KV cache cannot be read",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _ONE_BY_ONE.items() if k is not ENGINE_KV_BLOCKED},
+    CheckCase.unknown(
+        "when the KV cache cannot be read", {k: v for k, v in _ONE_BY_ONE.items() if k is not ENGINE_KV_BLOCKED}
     ),
 )

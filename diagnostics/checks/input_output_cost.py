@@ -26,7 +26,7 @@ Triton user guide, "Shared-Memory Extension", "Optimization"; python_backend, "I
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import enough_requests
 from diagnostics.checks.gates import COPIES, HOST_FULL, expect_copies, host_is_full
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -93,20 +93,10 @@ _COPIES = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when copies outlast the execution", expect=Expected.FIRES, readings=_COPIES),
-    CheckCase(
-        title="is quiet when the stage executes", expect=Expected.QUIET, readings={**_COPIES, COMPUTE_SECONDS: 0.2}
-    ),
-    CheckCase(
-        title="is quiet when copies are a small part",
-        expect=Expected.QUIET,
-        readings={**_COPIES, REQUEST_SECONDS: 1.0},
-    ),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 0}),
-    CheckCase(title="is quiet on a full host", expect=Expected.QUIET, readings={**_COPIES, HOST_CPU_BUSY: 0.99}),
-    CheckCase(
-        title="is unknown when durations are not exported",
-        expect=Expected.UNKNOWN,
-        readings={REQUESTS: 1000, REQUEST_SECONDS: 0.06},
-    ),
+    CheckCase.fires("when copies outlast the execution", _COPIES),
+    CheckCase.quiet("when the stage executes", {**_COPIES, COMPUTE_SECONDS: 0.2}),
+    CheckCase.quiet("when copies are a small part", {**_COPIES, REQUEST_SECONDS: 1.0}),
+    CheckCase.quiet("when idle", {REQUESTS: 0}),
+    CheckCase.quiet("on a full host", {**_COPIES, HOST_CPU_BUSY: 0.99}),
+    CheckCase.unknown("when durations are not exported", {REQUESTS: 1000, REQUEST_SECONDS: 0.06}),
 )

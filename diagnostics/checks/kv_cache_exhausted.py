@@ -32,7 +32,7 @@ TensorRT-LLM#1246 (a larger max_new_tokens slowed everything 7 to 8 times), Tens
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     KV_FULL,
@@ -167,30 +167,18 @@ _NO_SLOTS = {
     if signal not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL, ENGINE_MICRO_BATCHES, ENGINE_PAUSED_SHARE)
 }
 CASES = (
-    CheckCase(title="fires when no blocks are left and slots are free", expect=Expected.FIRES, readings=_STARVED),
-    CheckCase(
-        title="fires when blocks are free but promised to running requests",
-        expect=Expected.FIRES,
-        readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.775, ENGINE_KV_NEED: 6.2, ENGINE_KV_BLOCKS: 40},
+    CheckCase.fires("when no blocks are left and slots are free", _STARVED),
+    CheckCase.fires(
+        "when blocks are free but promised to running requests",
+        {**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.775, ENGINE_KV_NEED: 6.2, ENGINE_KV_BLOCKS: 40},
     ),
-    CheckCase(
-        title="fires when running requests are put back, whatever the slots",
-        expect=Expected.FIRES,
-        readings={**_NO_SLOTS, ENGINE_PREEMPTED: 0.0535},
+    CheckCase.fires("when running requests are put back, whatever the slots", {**_NO_SLOTS, ENGINE_PREEMPTED: 0.0535}),
+    CheckCase.unknown("when the slots are, and requests are seldom put back", {**_NO_SLOTS, ENGINE_PREEMPTED: 0.0465}),
+    CheckCase.quiet(
+        "about a full cache when nothing waits",
+        {**_STARVED, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0, ENGINE_KV_USED: 0.99},
     ),
-    CheckCase(
-        title="is unknown when the slots are, and requests are seldom put back",
-        expect=Expected.UNKNOWN,
-        readings={**_NO_SLOTS, ENGINE_PREEMPTED: 0.0465},
-    ),
-    CheckCase(
-        title="is quiet about a full cache when nothing waits",
-        expect=Expected.QUIET,
-        readings={**_STARVED, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0, ENGINE_KV_USED: 0.99},
-    ),
-    CheckCase(
-        title="is quiet when the cache is empty while requests wait",
-        expect=Expected.QUIET,
-        readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.05},
+    CheckCase.quiet(
+        "when the cache is empty while requests wait", {**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.05}
     ),
 )

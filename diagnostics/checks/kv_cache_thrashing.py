@@ -27,7 +27,7 @@ configuration" of tensorrtllm_backend, batch scheduler policy. Little's law for 
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     EVICTS,
     KV_FULL,
@@ -129,25 +129,12 @@ _THRASHING = {
     ENGINE_MAX_UTILIZATION: 1,
 }
 CASES = (
-    CheckCase(title="fires when requests are paused at most reads", expect=Expected.FIRES, readings=_THRASHING),
-    CheckCase(
-        title="is quiet under the policy that never pauses",
-        expect=Expected.QUIET,
-        readings={**_THRASHING, ENGINE_MAX_UTILIZATION: 0},
-    ),
-    CheckCase(
-        title="is quiet about a full cache with nothing paused",
-        expect=Expected.QUIET,
-        readings={**_THRASHING, ENGINE_PAUSED: 0, ENGINE_PAUSED_SHARE: 0},
-    ),
-    CheckCase(
-        title="is quiet when blocks are free",
-        expect=Expected.QUIET,
-        readings={**_THRASHING, ENGINE_KV_USED: 0.4},
-    ),
-    CheckCase(
-        title="is unknown when the engine does not count paused requests",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _THRASHING.items() if k is not ENGINE_PAUSED_SHARE},
+    CheckCase.fires("when requests are paused at most reads", _THRASHING),
+    CheckCase.quiet("under the policy that never pauses", {**_THRASHING, ENGINE_MAX_UTILIZATION: 0}),
+    CheckCase.quiet("about a full cache with nothing paused", {**_THRASHING, ENGINE_PAUSED: 0, ENGINE_PAUSED_SHARE: 0}),
+    CheckCase.quiet("when blocks are free", {**_THRASHING, ENGINE_KV_USED: 0.4}),
+    CheckCase.unknown(
+        "when the engine does not count paused requests",
+        {k: v for k, v in _THRASHING.items() if k is not ENGINE_PAUSED_SHARE},
     ),
 )

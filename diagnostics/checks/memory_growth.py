@@ -26,7 +26,7 @@ server#6781 (7.5 to 16.3 GB in six days, clients that reconnect). server#8597 (r
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.host import MEMORY_GROWTH, MEMORY_LEFT, SERVER_MEMORY
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
@@ -88,16 +88,10 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 _GROWS = {MEMORY_GROWTH: 200_000.0, SERVER_MEMORY: 8e9, MEMORY_LEFT: 8e9}
 CASES = (
-    CheckCase(title="fires when the machine is full within the day", expect=Expected.FIRES, readings=_GROWS),
-    CheckCase(title="is quiet when memory has settled", expect=Expected.QUIET, readings={**_GROWS, MEMORY_GROWTH: 0.0}),
-    CheckCase(
-        title="is quiet when the machine would take months to fill",
-        expect=Expected.QUIET,
-        readings={**_GROWS, MEMORY_GROWTH: 30_000.0, MEMORY_LEFT: 1e12},
+    CheckCase.fires("when the machine is full within the day", _GROWS),
+    CheckCase.quiet("when memory has settled", {**_GROWS, MEMORY_GROWTH: 0.0}),
+    CheckCase.quiet(
+        "when the machine would take months to fill", {**_GROWS, MEMORY_GROWTH: 30_000.0, MEMORY_LEFT: 1e12}
     ),
-    CheckCase(
-        title="is unknown when memory was not seen",
-        expect=Expected.UNKNOWN,
-        readings={MEMORY_LEFT: 8e9},
-    ),
+    CheckCase.unknown("when memory was not seen", {MEMORY_LEFT: 8e9}),
 )

@@ -29,7 +29,7 @@ minutes during a reload). Triton core, `model_lifecycle.cc`.
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_QUEUE_SECONDS, COLD_SLOWDOWN
 from diagnostics.signals.load_waits import HELD_REQUESTS, HELD_SECONDS, HELD_SHARE
@@ -132,24 +132,13 @@ _HELD = {
     REQUEST_SECONDS: 0.6,
 }
 CASES = (
-    CheckCase(title="fires when requests waited for a load", expect=Expected.FIRES, readings=_STALL),
-    CheckCase(
-        title="fires when a load held requests before they reached a queue", expect=Expected.FIRES, readings=_HELD
-    ),
-    CheckCase(title="is quiet without a load", expect=Expected.QUIET, readings={**_STALL, LOADS: 0}),
-    CheckCase(
-        title="is quiet when requests wait as long at other times",
-        expect=Expected.QUIET,
-        readings={**_STALL, LOAD_QUEUE_SHARE: 0.2},
-    ),
-    CheckCase(
-        title="is quiet when the version was cold",
-        expect=Expected.QUIET,
-        readings={**_STALL, COLD_SLOWDOWN: 80},
-    ),
-    CheckCase(
-        title="is unknown when too few reads tell whether the first executions were slow",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _STALL.items() if k is not COLD_SLOWDOWN},
+    CheckCase.fires("when requests waited for a load", _STALL),
+    CheckCase.fires("when a load held requests before they reached a queue", _HELD),
+    CheckCase.quiet("without a load", {**_STALL, LOADS: 0}),
+    CheckCase.quiet("when requests wait as long at other times", {**_STALL, LOAD_QUEUE_SHARE: 0.2}),
+    CheckCase.quiet("when the version was cold", {**_STALL, COLD_SLOWDOWN: 80}),
+    CheckCase.unknown(
+        "when too few reads tell whether the first executions were slow",
+        {k: v for k, v in _STALL.items() if k is not COLD_SLOWDOWN},
     ),
 )

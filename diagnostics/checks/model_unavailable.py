@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.entries import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.absences import PORT_REFUSES
@@ -278,18 +278,10 @@ _AWAY = {
 }
 _CLOSED_PORT = {PORT_REFUSES: 1, REFUSED_REQUESTS: 0, FAILED_VERSIONS: 0}
 CASES = (
-    CheckCase(title="fires when no version serves", expect=Expected.FIRES, readings=_DOWN),
-    CheckCase(
-        title="fires when a new version failed and an older one serves",
-        expect=Expected.FIRES,
-        readings={**_DOWN, READY_VERSIONS: 1},
-    ),
-    CheckCase(title="fires when requests arrived while the model was unloaded", expect=Expected.FIRES, readings=_AWAY),
-    CheckCase(title="fires when the inference port refuses connections", expect=Expected.FIRES, readings=_CLOSED_PORT),
-    CheckCase(
-        title="is quiet when nobody sent requests while the model was unloaded",
-        expect=Expected.QUIET,
-        readings={**_AWAY, REFUSED_REQUESTS: 0},
-    ),
-    CheckCase(title="is unknown without the index", expect=Expected.UNKNOWN, readings={READY_VERSIONS: 0}),
+    CheckCase.fires("when no version serves", _DOWN),
+    CheckCase.fires("when a new version failed and an older one serves", {**_DOWN, READY_VERSIONS: 1}),
+    CheckCase.fires("when requests arrived while the model was unloaded", _AWAY),
+    CheckCase.fires("when the inference port refuses connections", _CLOSED_PORT),
+    CheckCase.quiet("when nobody sent requests while the model was unloaded", {**_AWAY, REFUSED_REQUESTS: 0}),
+    CheckCase.unknown("without the index", {READY_VERSIONS: 0}),
 )

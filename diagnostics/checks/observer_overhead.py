@@ -25,7 +25,7 @@ server#8561 (summaries cost a third of the throughput of ResNet50). Measured: a 
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.signal import Missing, Scope, Subject
@@ -81,18 +81,12 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 _HOT = {REQUEST_RATE: 3000, EXECUTION_SECONDS: 0.001, SUMMARIES: 1}
 CASES = (
-    CheckCase(title="fires on summaries of a small hot model", expect=Expected.FIRES, readings=_HOT),
-    CheckCase(
-        title="fires on traces of nearly all requests",
-        expect=Expected.FIRES,
-        readings={**_HOT, SUMMARIES: 0, TRACED_SHARE: 1.0},
-    ),
-    CheckCase(title="is quiet when summaries are off", expect=Expected.QUIET, readings={**_HOT, SUMMARIES: 0}),
-    CheckCase(title="is quiet at a low rate", expect=Expected.QUIET, readings={**_HOT, REQUEST_RATE: 20}),
-    CheckCase(title="is quiet on long executions", expect=Expected.QUIET, readings={**_HOT, EXECUTION_SECONDS: 0.05}),
-    CheckCase(
-        title="is unknown when execution times were not read",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _HOT.items() if k is not EXECUTION_SECONDS},
+    CheckCase.fires("on summaries of a small hot model", _HOT),
+    CheckCase.fires("on traces of nearly all requests", {**_HOT, SUMMARIES: 0, TRACED_SHARE: 1.0}),
+    CheckCase.quiet("when summaries are off", {**_HOT, SUMMARIES: 0}),
+    CheckCase.quiet("at a low rate", {**_HOT, REQUEST_RATE: 20}),
+    CheckCase.quiet("on long executions", {**_HOT, EXECUTION_SECONDS: 0.05}),
+    CheckCase.unknown(
+        "when execution times were not read", {k: v for k, v in _HOT.items() if k is not EXECUTION_SECONDS}
     ),
 )

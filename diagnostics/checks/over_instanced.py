@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.gates import BUSY, DEVICE_FULL, device_is_full, is_idle
 from diagnostics.checks.instances import instances_change, prediction, queue_of
 from diagnostics.evidence.capacity import stage_load
@@ -179,21 +179,9 @@ _CROWDED = {
     REQUEST_SECONDS: 0.267,
 }
 CASES = (
-    CheckCase(title="fires when twelve instances share a full card", expect=Expected.FIRES, readings=_CROWDED),
-    CheckCase(
-        title="is quiet when the card has room",
-        expect=Expected.QUIET,
-        readings={**_CROWDED, DEVICE_HEADROOM: 0.5},
-    ),
-    CheckCase(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWDED, INSTANCES: 2}),
-    CheckCase(
-        title="is quiet when instances idle",
-        expect=Expected.QUIET,
-        readings={**_CROWDED, INSTANCE_BUSY_SHARE: 0.2},
-    ),
-    CheckCase(
-        title="is unknown when the GPU was not measured",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _CROWDED.items() if k is not DEVICE_HEADROOM},
-    ),
+    CheckCase.fires("when twelve instances share a full card", _CROWDED),
+    CheckCase.quiet("when the card has room", {**_CROWDED, DEVICE_HEADROOM: 0.5}),
+    CheckCase.quiet("at two instances", {**_CROWDED, INSTANCES: 2}),
+    CheckCase.quiet("when instances idle", {**_CROWDED, INSTANCE_BUSY_SHARE: 0.2}),
+    CheckCase.unknown("when the GPU was not measured", {k: v for k, v in _CROWDED.items() if k is not DEVICE_HEADROOM}),
 )

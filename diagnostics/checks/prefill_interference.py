@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import engine_phase, parameter, parameter_change
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
@@ -128,20 +128,14 @@ _STALLING = {
     ENGINE_PREFILL_STALL: 0.45,
 }
 CASES = (
-    CheckCase(title="fires when prompts double the length of iterations", expect=Expected.FIRES, readings=_STALLING),
-    CheckCase(
-        title="is quiet when prompts hardly lengthen iterations",
-        expect=Expected.QUIET,
-        readings={**_STALLING, ENGINE_PREFILL_STALL: 0.03},
+    CheckCase.fires("when prompts double the length of iterations", _STALLING),
+    CheckCase.quiet("when prompts hardly lengthen iterations", {**_STALLING, ENGINE_PREFILL_STALL: 0.03}),
+    CheckCase.quiet(
+        "when prompts are rare and iterations not timed",
+        {k: v for k, v in {**_STALLING, ENGINE_CONTEXT_SHARE: 0.1}.items() if k is not ENGINE_PREFILL_STALL},
     ),
-    CheckCase(
-        title="is quiet when prompts are rare and iterations not timed",
-        expect=Expected.QUIET,
-        readings={k: v for k, v in {**_STALLING, ENGINE_CONTEXT_SHARE: 0.1}.items() if k is not ENGINE_PREFILL_STALL},
-    ),
-    CheckCase(
-        title="is unknown when prompts are frequent and iterations not timed",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _STALLING.items() if k is not ENGINE_PREFILL_STALL},
+    CheckCase.unknown(
+        "when prompts are frequent and iterations not timed",
+        {k: v for k, v in _STALLING.items() if k is not ENGINE_PREFILL_STALL},
     ),
 )

@@ -26,7 +26,7 @@ P(W > t) = ρ·exp(−(1−ρ)·t/S), whose 95th percentile ÷ median is 7.8 at 
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -88,18 +88,12 @@ _STARVED = {
     REQUEST_SECONDS: 0.3,
 }
 CASES = (
-    CheckCase(title="fires when one class of requests waits for the other", expect=Expected.FIRES, readings=_STARVED),
-    CheckCase(title="is quiet without priorities", expect=Expected.QUIET, readings={**_STARVED, PRIORITY_LEVELS: 0}),
-    CheckCase(
-        title="is quiet when all classes wait alike",
-        expect=Expected.QUIET,
-        readings={**_STARVED, QUEUE_SPREAD: 5},
-    ),
-    CheckCase(title="is quiet with room", expect=Expected.QUIET, readings={**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
-    CheckCase(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0001}),
-    CheckCase(
-        title="is unknown without the distribution of waits",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _STARVED.items() if k is not QUEUE_SPREAD},
+    CheckCase.fires("when one class of requests waits for the other", _STARVED),
+    CheckCase.quiet("without priorities", {**_STARVED, PRIORITY_LEVELS: 0}),
+    CheckCase.quiet("when all classes wait alike", {**_STARVED, QUEUE_SPREAD: 5}),
+    CheckCase.quiet("with room", {**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
+    CheckCase.quiet("without a queue", {QUEUE_SECONDS: 0.0001}),
+    CheckCase.unknown(
+        "without the distribution of waits", {k: v for k, v in _STARVED.items() if k is not QUEUE_SPREAD}
     ),
 )

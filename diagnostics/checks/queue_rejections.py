@@ -26,7 +26,7 @@ changes no counter of the model. Measured on 24.10: with a limit of 4, stalls of
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.checks.gates import BUSY, device_is_full, host_is_full
 from diagnostics.checks.instances import instances_change, is_short, scaling
@@ -129,25 +129,12 @@ _FULL = {
     INSTANCE_BUSY_SHARE: 0.99,
 }
 CASES = (
-    CheckCase(
-        title="fires when a limited queue loses what the callers report failed",
-        expect=Expected.FIRES,
-        readings=_FULL,
+    CheckCase.fires("when a limited queue loses what the callers report failed", _FULL),
+    CheckCase.fires(
+        "when requests outlive the queue's timeout",
+        {**_FULL, QUEUE_LIMIT: 0, REJECTED_REQUESTS: 90, FAILED_REQUESTS: 90},
     ),
-    CheckCase(
-        title="fires when requests outlive the queue's timeout",
-        expect=Expected.FIRES,
-        readings={**_FULL, QUEUE_LIMIT: 0, REJECTED_REQUESTS: 90, FAILED_REQUESTS: 90},
-    ),
-    CheckCase(
-        title="is quiet when no caller reports a failure",
-        expect=Expected.QUIET,
-        readings={**_FULL, FAILED_REQUESTS: 0},
-    ),
-    CheckCase(title="is quiet without a queue limit", expect=Expected.QUIET, readings={**_FULL, QUEUE_LIMIT: 0}),
-    CheckCase(
-        title="is unknown when failures are not exported",
-        expect=Expected.UNKNOWN,
-        readings={QUEUE_LIMIT: 0, REQUESTS: 648},
-    ),
+    CheckCase.quiet("when no caller reports a failure", {**_FULL, FAILED_REQUESTS: 0}),
+    CheckCase.quiet("without a queue limit", {**_FULL, QUEUE_LIMIT: 0}),
+    CheckCase.unknown("when failures are not exported", {QUEUE_LIMIT: 0, REQUESTS: 648}),
 )

@@ -26,7 +26,7 @@ gRPC documentation, "Load Balancing"; Kubernetes blog, "gRPC Load Balancing on K
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.fleet import QUEUE_AHEAD, REPLICAS, TRAFFIC_CERTAINTY, TRAFFIC_RATIO
@@ -100,14 +100,12 @@ _SKEWED = {
     REQUEST_SECONDS: 0.25,
 }
 CASES = (
-    CheckCase(title="fires on the server that gets most of the traffic", expect=Expected.FIRES, readings=_SKEWED),
-    CheckCase(title="is quiet with one server", expect=Expected.QUIET, readings={**_SKEWED, REPLICAS: 1}),
-    CheckCase(title="is quiet when traffic is even", expect=Expected.QUIET, readings={**_SKEWED, TRAFFIC_RATIO: 1.1}),
-    CheckCase(title="is quiet when nobody waits", expect=Expected.QUIET, readings={**_SKEWED, QUEUE_AHEAD: 0.0005}),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
-    CheckCase(
-        title="is unknown when the other servers' queues are unknown",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _SKEWED.items() if k is not QUEUE_AHEAD},
+    CheckCase.fires("on the server that gets most of the traffic", _SKEWED),
+    CheckCase.quiet("with one server", {**_SKEWED, REPLICAS: 1}),
+    CheckCase.quiet("when traffic is even", {**_SKEWED, TRAFFIC_RATIO: 1.1}),
+    CheckCase.quiet("when nobody waits", {**_SKEWED, QUEUE_AHEAD: 0.0005}),
+    CheckCase.quiet("when idle", {REQUESTS: 1}),
+    CheckCase.unknown(
+        "when the other servers' queues are unknown", {k: v for k, v in _SKEWED.items() if k is not QUEUE_AHEAD}
     ),
 )

@@ -26,7 +26,7 @@ server#8947 (a node that degraded: launches 1.24 times and host functions 11.6 t
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -120,20 +120,10 @@ _SLOW_NODE = {
     REQUEST_SECONDS: 0.15,
 }
 CASES = (
-    CheckCase(title="fires on the server that executes slower", expect=Expected.FIRES, readings=_SLOW_NODE),
-    CheckCase(title="is quiet with one server", expect=Expected.QUIET, readings={**_SLOW_NODE, REPLICAS: 1}),
-    CheckCase(
-        title="is quiet when all servers are alike",
-        expect=Expected.QUIET,
-        readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05},
-    ),
-    CheckCase(
-        title="is quiet when the server gets more traffic",
-        expect=Expected.QUIET,
-        readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5},
-    ),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
-    CheckCase(
-        title="is unknown when the other servers are unknown", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}
-    ),
+    CheckCase.fires("on the server that executes slower", _SLOW_NODE),
+    CheckCase.quiet("with one server", {**_SLOW_NODE, REPLICAS: 1}),
+    CheckCase.quiet("when all servers are alike", {**_SLOW_NODE, EXECUTION_RATIO: 1.05}),
+    CheckCase.quiet("when the server gets more traffic", {**_SLOW_NODE, TRAFFIC_RATIO: 2.5}),
+    CheckCase.quiet("when idle", {REQUESTS: 1}),
+    CheckCase.unknown("when the other servers are unknown", {REQUESTS: 4000}),
 )

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
@@ -180,21 +180,9 @@ def _judge(ledger: Ledger, subject: Subject, failed: Reading, how: str) -> Fires
 
 _ERRORS = {FAILED_REQUESTS: 0, REJECTED_REQUESTS: 0, REQUESTS: 644, LOST_AFTER_STAGE: 0, QUEUE_LIMIT: 0}
 CASES = (
-    CheckCase(
-        title="fires when the model reports failures",
-        expect=Expected.FIRES,
-        readings={**_ERRORS, FAILED_REQUESTS: 100},
-    ),
-    CheckCase(
-        title="is quiet when its only failures are rejections",
-        expect=Expected.QUIET,
-        readings={**_ERRORS, FAILED_REQUESTS: 100, REJECTED_REQUESTS: 100},
-    ),
-    CheckCase(
-        title="is quiet when few of many fail",
-        expect=Expected.QUIET,
-        readings={**_ERRORS, FAILED_REQUESTS: 6, REQUESTS: 64_000},
-    ),
-    CheckCase(title="is quiet when nothing fails", expect=Expected.QUIET, readings=_ERRORS),
-    CheckCase(title="is unknown when failures are not exported", expect=Expected.UNKNOWN, readings={REQUESTS: 644}),
+    CheckCase.fires("when the model reports failures", {**_ERRORS, FAILED_REQUESTS: 100}),
+    CheckCase.quiet("when its only failures are rejections", {**_ERRORS, FAILED_REQUESTS: 100, REJECTED_REQUESTS: 100}),
+    CheckCase.quiet("when few of many fail", {**_ERRORS, FAILED_REQUESTS: 6, REQUESTS: 64_000}),
+    CheckCase.quiet("when nothing fails", _ERRORS),
+    CheckCase.unknown("when failures are not exported", {REQUESTS: 644}),
 )

@@ -32,7 +32,7 @@ Measured on 24.10 with a limit of 4: stalls of 0.5 s held 480 of 768 refused req
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, has_lost_instances, host_is_full
 from diagnostics.checks.instances import is_short
 from diagnostics.evidence.capacity import limiting
@@ -113,30 +113,12 @@ _STALLED = {
     HOST_CPU_BUSY: 0.2,
 }
 CASES = (
-    CheckCase(title="fires when requests wait although instances are free", expect=Expected.FIRES, readings=_STALLED),
-    CheckCase(
-        title="is quiet when instances are busy",
-        expect=Expected.QUIET,
-        readings={**_STALLED, INSTANCE_BUSY_SHARE: 0.93},
-    ),
-    CheckCase(
-        title="is quiet when a full queue explains the waits",
-        expect=Expected.QUIET,
-        readings={**_STALLED, BLOCKED_SECONDS: 0.001},
-    ),
-    CheckCase(
-        title="is quiet within a batching window",
-        expect=Expected.QUIET,
-        readings={**_STALLED, BATCH_DELAY: 0.15},
-    ),
-    CheckCase(
-        title="is quiet on a host without spare CPU",
-        expect=Expected.QUIET,
-        readings={**_STALLED, HOST_CPU_BUSY: 0.98},
-    ),
-    CheckCase(
-        title="is unknown without traces",
-        expect=Expected.UNKNOWN,
-        readings={signal: value for signal, value in _STALLED.items() if signal is not BLOCKED_SECONDS},
+    CheckCase.fires("when requests wait although instances are free", _STALLED),
+    CheckCase.quiet("when instances are busy", {**_STALLED, INSTANCE_BUSY_SHARE: 0.93}),
+    CheckCase.quiet("when a full queue explains the waits", {**_STALLED, BLOCKED_SECONDS: 0.001}),
+    CheckCase.quiet("within a batching window", {**_STALLED, BATCH_DELAY: 0.15}),
+    CheckCase.quiet("on a host without spare CPU", {**_STALLED, HOST_CPU_BUSY: 0.98}),
+    CheckCase.unknown(
+        "without traces", {signal: value for signal, value in _STALLED.items() if signal is not BLOCKED_SECONDS}
     ),
 )

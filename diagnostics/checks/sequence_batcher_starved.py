@@ -25,7 +25,7 @@ Triton user guide, "Batchers", sequence batcher. server#4841 (batches of 64 deca
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger
@@ -77,17 +77,9 @@ _SLOTS = {
     REQUEST_SECONDS: 0.6,
 }
 CASES = (
-    CheckCase(title="fires when sequences wait and instances idle", expect=Expected.FIRES, readings=_SLOTS),
-    CheckCase(
-        title="is quiet under another scheduler", expect=Expected.QUIET, readings={**_SLOTS, SEQUENCE_BATCHING: 0}
-    ),
-    CheckCase(
-        title="is quiet when instances are busy", expect=Expected.QUIET, readings={**_SLOTS, INSTANCE_BUSY_SHARE: 0.9}
-    ),
-    CheckCase(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0}),
-    CheckCase(
-        title="is unknown without the configuration",
-        expect=Expected.UNKNOWN,
-        readings={QUEUE_SECONDS: 0.5, REQUEST_SECONDS: 0.6},
-    ),
+    CheckCase.fires("when sequences wait and instances idle", _SLOTS),
+    CheckCase.quiet("under another scheduler", {**_SLOTS, SEQUENCE_BATCHING: 0}),
+    CheckCase.quiet("when instances are busy", {**_SLOTS, INSTANCE_BUSY_SHARE: 0.9}),
+    CheckCase.quiet("without a queue", {QUEUE_SECONDS: 0.0}),
+    CheckCase.unknown("without the configuration", {QUEUE_SECONDS: 0.5, REQUEST_SECONDS: 0.6}),
 )

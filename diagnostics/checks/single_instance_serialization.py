@@ -60,7 +60,7 @@ import msgspec
 
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, expect_any_order, first_rival
 from diagnostics.checks.instances import (
     UNEVEN,
@@ -225,25 +225,12 @@ _TURNS = {
     EXECUTION_SECONDS: 0.066,
 }
 CASES = (
-    CheckCase(
-        title="fires on one instance that is always busy on an idle device",
-        expect=Expected.FIRES,
-        readings=_LINE,
-    ),
-    CheckCase(
-        title="is quiet when the device is full",
-        expect=Expected.QUIET,
-        readings={**_LINE, DEVICE_HEADROOM: 0.03},
-    ),
-    CheckCase(
-        title="is quiet when instances idle while requests wait for a window",
-        expect=Expected.QUIET,
-        readings={**_LINE, INSTANCE_BUSY_SHARE: 0.05},
-    ),
-    CheckCase(
-        title="fires when the rate limiter lets one of four instances execute",
-        expect=Expected.FIRES,
-        readings={
+    CheckCase.fires("on one instance that is always busy on an idle device", _LINE),
+    CheckCase.quiet("when the device is full", {**_LINE, DEVICE_HEADROOM: 0.03}),
+    CheckCase.quiet("when instances idle while requests wait for a window", {**_LINE, INSTANCE_BUSY_SHARE: 0.05}),
+    CheckCase.fires(
+        "when the rate limiter lets one of four instances execute",
+        {
             **_LINE,
             INSTANCES: 4,
             INSTANCE_BUSY_SHARE: 0.21,
@@ -253,10 +240,8 @@ CASES = (
             MOST_AT_ONCE: 1,
         },
     ),
-    CheckCase(title="fires when CPU instances take turns", expect=Expected.FIRES, readings=_TURNS),
-    CheckCase(
-        title="is unknown without the number of instances",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _LINE.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},
+    CheckCase.fires("when CPU instances take turns", _TURNS),
+    CheckCase.unknown(
+        "without the number of instances", {k: v for k, v in _LINE.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)}
     ),
 )

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -85,16 +85,10 @@ def _silent_under_load(ledger: Ledger, model: Subject) -> bool:
 
 _SEEN = {REQUESTS: 1000, QUEUE_SECONDS: 0.001, INSTANCES: 1, INSTANCE_BUSY_SHARE: 0.2, DEVICE_HEADROOM: 0.5}
 CASES = (
-    CheckCase(
-        title="fires when a busy model's device was not measured",
-        expect=Expected.FIRES,
-        readings={k: v for k, v in _SEEN.items() if k is not DEVICE_HEADROOM},
+    CheckCase.fires(
+        "when a busy model's device was not measured", {k: v for k, v in _SEEN.items() if k is not DEVICE_HEADROOM}
     ),
-    CheckCase(
-        title="fires when statistics and configuration are closed",
-        expect=Expected.FIRES,
-        readings={REQUESTS: 1000, QUEUE_SECONDS: 0.001},
-    ),
-    CheckCase(title="is quiet when all deciding data was read", expect=Expected.QUIET, readings=_SEEN),
-    CheckCase(title="is quiet about an idle model", expect=Expected.QUIET, readings={REQUESTS: 0}),
+    CheckCase.fires("when statistics and configuration are closed", {REQUESTS: 1000, QUEUE_SECONDS: 0.001}),
+    CheckCase.quiet("when all deciding data was read", _SEEN),
+    CheckCase.quiet("about an idle model", {REQUESTS: 0}),
 )

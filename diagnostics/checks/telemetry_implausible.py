@@ -26,7 +26,7 @@ core, `infer_stats.cc`: durations are unsigned differences.
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.flow import COUNTED_SHARE, IMPLAUSIBLE_STEPS
@@ -72,17 +72,11 @@ def _fires(summary: str) -> Fires:
 
 
 CASES = (
-    CheckCase(title="fires on a jump that no server makes", expect=Expected.FIRES, readings={IMPLAUSIBLE_STEPS: 1}),
-    CheckCase(
-        title="fires on a member that counts half of its ensemble's requests",
-        expect=Expected.FIRES,
-        readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 0.5},
+    CheckCase.fires("on a jump that no server makes", {IMPLAUSIBLE_STEPS: 1}),
+    CheckCase.fires(
+        "on a member that counts half of its ensemble's requests", {IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 0.5}
     ),
-    CheckCase(
-        title="is quiet when members count what their ensembles complete",
-        expect=Expected.QUIET,
-        readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 1.0},
-    ),
-    CheckCase(title="is quiet without an ensemble", expect=Expected.QUIET, readings={IMPLAUSIBLE_STEPS: 0}),
-    CheckCase(title="is unknown when nothing was read", expect=Expected.UNKNOWN, readings={}),
+    CheckCase.quiet("when members count what their ensembles complete", {IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 1.0}),
+    CheckCase.quiet("without an ensemble", {IMPLAUSIBLE_STEPS: 0}),
+    CheckCase.unknown("when nothing was read", {}),
 )

@@ -27,7 +27,7 @@ server#5817 (the same model slower after an image change: look at the infer step
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
@@ -93,21 +93,9 @@ def _suggestion(subject: Subject, before: int) -> Suggestion:
 
 _SLOWER = {VERSION_SLOWDOWN: 2.1, VERSION_EXTRA_SECONDS: 0.04, VERSION_BEFORE: 1, REQUEST_SECONDS: 0.15}
 CASES = (
-    CheckCase(title="fires when the new version takes twice as long", expect=Expected.FIRES, readings=_SLOWER),
-    CheckCase(
-        title="fires when the same version is slower after a reload",
-        expect=Expected.FIRES,
-        readings={**_SLOWER, VERSION_BEFORE: 0},
-    ),
-    CheckCase(
-        title="is quiet when the version is as fast",
-        expect=Expected.QUIET,
-        readings={**_SLOWER, VERSION_SLOWDOWN: 1.05},
-    ),
-    CheckCase(
-        title="is quiet when the stage is a small part of the request",
-        expect=Expected.QUIET,
-        readings={**_SLOWER, VERSION_EXTRA_SECONDS: 0.001},
-    ),
-    CheckCase(title="is unknown without counters", expect=Expected.UNKNOWN, readings={REQUEST_SECONDS: 0.15}),
+    CheckCase.fires("when the new version takes twice as long", _SLOWER),
+    CheckCase.fires("when the same version is slower after a reload", {**_SLOWER, VERSION_BEFORE: 0}),
+    CheckCase.quiet("when the version is as fast", {**_SLOWER, VERSION_SLOWDOWN: 1.05}),
+    CheckCase.quiet("when the stage is a small part of the request", {**_SLOWER, VERSION_EXTRA_SECONDS: 0.001}),
+    CheckCase.unknown("without counters", {REQUEST_SECONDS: 0.15}),
 )

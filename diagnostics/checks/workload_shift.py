@@ -32,7 +32,6 @@ from diagnostics.checks.check import (
     Check,
     CheckCase,
     Claim,
-    Expected,
     Fires,
     Layer,
     Quiet,
@@ -172,22 +171,12 @@ _SHIFT = {
     QUEUE_SECONDS: 0.05,
 }
 CASES = (
-    CheckCase(title="fires when twice as much arrives from one moment on", expect=Expected.FIRES, readings=_SHIFT),
-    CheckCase(
-        title="fires when requests grew",
-        expect=Expected.FIRES,
-        readings={**_SHIFT, RATE_SHIFT: 1.0, SIZE_SHIFT: 3.0, SIZE_SHIFT_SECONDS: 0.1},
-    ),
-    CheckCase(title="is quiet when the load stayed", expect=Expected.QUIET, readings={**_SHIFT, RATE_SHIFT: 1.0}),
-    CheckCase(
-        title="is quiet when no request was slower",
-        expect=Expected.QUIET,
-        readings={**_SHIFT, RATE_SHIFT_SECONDS: 0.001},
-    ),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 2}),
-    CheckCase(
-        title="is unknown when the stages' load is unknown",
-        expect=Expected.UNKNOWN,
-        readings={k: v for k, v in _SHIFT.items() if k is not INSTANCE_BUSY_SHARE},
+    CheckCase.fires("when twice as much arrives from one moment on", _SHIFT),
+    CheckCase.fires("when requests grew", {**_SHIFT, RATE_SHIFT: 1.0, SIZE_SHIFT: 3.0, SIZE_SHIFT_SECONDS: 0.1}),
+    CheckCase.quiet("when the load stayed", {**_SHIFT, RATE_SHIFT: 1.0}),
+    CheckCase.quiet("when no request was slower", {**_SHIFT, RATE_SHIFT_SECONDS: 0.001}),
+    CheckCase.quiet("when idle", {REQUESTS: 2}),
+    CheckCase.unknown(
+        "when the stages' load is unknown", {k: v for k, v in _SHIFT.items() if k is not INSTANCE_BUSY_SHARE}
     ),
 )

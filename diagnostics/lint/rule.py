@@ -181,6 +181,14 @@ class Link:
     to: str
 
 
+CaseFile = str | bytes | Link
+_CONFIG = "models/a/config.pbtxt"
+
+
+def _files(files: CaseFile | Mapping[str, CaseFile]) -> Mapping[str, CaseFile]:
+    return files if isinstance(files, Mapping) else {_CONFIG: files}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCase:
     """Files, and what the rule must say of them.
@@ -194,10 +202,31 @@ class RuleCase:
     """
 
     title: str
-    files: Mapping[str, str | bytes | Link]
+    files: Mapping[str, CaseFile]
     places: tuple[str, ...] = ()
     settings: LintSettings = field(default_factory=LintSettings)
     paths: tuple[str, ...] = (".",)
+
+    @classmethod
+    def fires(cls, when: str, files: CaseFile | Mapping[str, CaseFile], *places: str, **more: Any) -> RuleCase:
+        """Return a case with problems.
+
+        Args:
+            when: ends the title.
+            files: as the attribute; a file alone is the configuration of the model `a`.
+            places: as the attribute; `3:1` is a place of the first file.
+            more: other attributes.
+
+        """
+        written = _files(files)
+        first = next(iter(written))
+        at = tuple(f"{first}:{place}" if place[0].isdigit() else place for place in places)
+        return cls(title=f"fires {when}", files=written, places=at, **more)
+
+    @classmethod
+    def quiet(cls, when: str, files: CaseFile | Mapping[str, CaseFile], **more: Any) -> RuleCase:
+        """Return a case of which there is nothing to say; its arguments are as those of `fires`."""
+        return cls(title=f"is quiet {when}", files=_files(files), **more)
 
     def write(self, folder: Path) -> None:
         """Write the files below `folder`."""

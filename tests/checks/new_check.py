@@ -39,7 +39,7 @@ FILL IN: the page, paper or source code that the above rests on.
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import enough_requests
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.signal import Scope, Subject
@@ -77,10 +77,10 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 # One case on either side of each limit, 7 % away: a limit that moves by a fifth has to fail one of them.
 _WAITS = {REQUESTS: 1000, QUEUE_SECONDS: 0.535, REQUEST_SECONDS: 2.0}
 CASES = (
-    CheckCase(title="fires when requests wait", expect=Expected.FIRES, readings=_WAITS),
-    CheckCase(title="is quiet when they hardly wait", expect=Expected.QUIET, readings={**_WAITS, QUEUE_SECONDS: 0.465}),
-    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 0}),
-    CheckCase(title="is unknown when queues are not exported", expect=Expected.UNKNOWN, readings={REQUESTS: 1000}),
+    CheckCase.fires("when requests wait", _WAITS),
+    CheckCase.quiet("when they hardly wait", {**_WAITS, QUEUE_SECONDS: 0.465}),
+    CheckCase.quiet("when idle", {REQUESTS: 0}),
+    CheckCase.unknown("when queues are not exported", {REQUESTS: 1000}),
 )
 '''
 

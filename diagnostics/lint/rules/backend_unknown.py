@@ -117,13 +117,13 @@ CASES = (
         files=_model('default_model_filename: "main.py" backend: "python"'),
         places=_AT,
     ),
-    RuleCase(
-        title="is quiet about backends of one's own, and platforms that stand for one",
-        files={
+    RuleCase.quiet(
+        "about backends of one's own, and platforms that stand for one",
+        {
             **_model('backend: "ranker"'),
             "models/b/config.pbtxt": 'platform: "tensorrt_plan"\n',
             "models/c/config.pbtxt": 'backend: "onnxruntime" platform: "onnxruntime_onnx"\n',
         },
     ),
-    RuleCase(title="is quiet about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
+    RuleCase.quiet("about templates", _model('backend: "${backend}" platform: "${platform}"')),
 )

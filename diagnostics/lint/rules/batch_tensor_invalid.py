@@ -87,11 +87,7 @@ CASES = (
         title="fires when a source is no input of the model", files=_model(_INPUT.replace('"X"', '"Z"')), places=_AT
     ),
     RuleCase(title="fires when a tensor has another type", files=_model(_INPUT.replace("FP32", "INT64")), places=_AT),
-    RuleCase(
-        title="fires when a target is no output",
-        files=_model(_OUTPUT.replace('"Y"', '"Z"')),
-        places=("models/a/config.pbtxt:5:14",),
-    ),
-    RuleCase(title="is quiet about valid tensors", files=_model(f"{_INPUT}\n{_OUTPUT}")),
-    RuleCase(title="is quiet about templates", files=_model(_INPUT.replace('"X"', '"${input}"'))),
+    RuleCase.fires("when a target is no output", _model(_OUTPUT.replace('"Y"', '"Z"')), "models/a/config.pbtxt:5:14"),
+    RuleCase.quiet("about valid tensors", _model(f"{_INPUT}\n{_OUTPUT}")),
+    RuleCase.quiet("about templates", _model(_INPUT.replace('"X"', '"${input}"'))),
 )

@@ -104,23 +104,15 @@ _ENSEMBLE = (
 )
 _BUDGET = LintSettings(latency_budget_seconds=0.2)
 CASES = (
-    RuleCase(
-        title="fires when a window is half of the budget",
-        files=_model("a", "100000"),
-        places=("models/a/config.pbtxt:3:20",),
+    RuleCase.fires("when a window is half of the budget", _model("a", "100000"), "3:20", settings=_BUDGET),
+    RuleCase.fires(
+        "when the windows of an ensemble add up to the budget",
+        {**_model("a", "90000"), **_model("b", "110000"), "models/all/config.pbtxt": _ENSEMBLE},
+        "models/all/config.pbtxt:1:1",
+        "models/b/config.pbtxt:3:20",
         settings=_BUDGET,
     ),
-    RuleCase(
-        title="fires when the windows of an ensemble add up to the budget",
-        files={**_model("a", "90000"), **_model("b", "110000"), "models/all/config.pbtxt": _ENSEMBLE},
-        places=("models/all/config.pbtxt:1:1", "models/b/config.pbtxt:3:20"),
-        settings=_BUDGET,
-    ),
-    RuleCase(
-        title="fires on a window of 0.5 s without a budget",
-        files=_model("a", "500000"),
-        places=("models/a/config.pbtxt:3:20",),
-    ),
-    RuleCase(title="is quiet when the window is short", files=_model("a", "5000"), settings=_BUDGET),
-    RuleCase(title="is quiet when the window is a template", files=_model("a", "${delay}"), settings=_BUDGET),
+    RuleCase.fires("on a window of 0.5 s without a budget", _model("a", "500000"), "3:20"),
+    RuleCase.quiet("when the window is short", _model("a", "5000"), settings=_BUDGET),
+    RuleCase.quiet("when the window is a template", _model("a", "${delay}"), settings=_BUDGET),
 )

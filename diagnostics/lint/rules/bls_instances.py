@@ -65,25 +65,25 @@ _CALLS = 'parameters { key: "tensorrt_llm_model_name" value { string_value: "llm
 _BLS = f'name: "bls"\nbackend: "python"\ninstance_group {{ count: 4 kind: KIND_CPU }}\n{_CALLS}'
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 64\n'
 CASES = (
-    RuleCase(
-        title="fires when the engine could work on more",
-        files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
-        places=("models/bls/config.pbtxt:3:1",),
+    RuleCase.fires(
+        "when the engine could work on more",
+        {"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
+        "3:1",
     ),
-    RuleCase(
-        title="is quiet when an instance awaits several calls",
-        files={
+    RuleCase.quiet(
+        "when an instance awaits several calls",
+        {
             "models/bls/config.pbtxt": _BLS,
             "models/bls/1/model.py": "async def execute(self, requests):\n    await request.async_exec()\n",
             "models/llm/config.pbtxt": _ENGINE,
         },
     ),
-    RuleCase(
-        title="is quiet when the model has as many instances",
-        files={"models/bls/config.pbtxt": _BLS.replace("4", "64"), "models/llm/config.pbtxt": _ENGINE},
+    RuleCase.quiet(
+        "when the model has as many instances",
+        {"models/bls/config.pbtxt": _BLS.replace("4", "64"), "models/llm/config.pbtxt": _ENGINE},
     ),
-    RuleCase(
-        title="is quiet when the engine's batch is a template",
-        files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE.replace("64", "${most}")},
+    RuleCase.quiet(
+        "when the engine's batch is a template",
+        {"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE.replace("64", "${most}")},
     ),
 )

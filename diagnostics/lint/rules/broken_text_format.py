@@ -32,13 +32,13 @@ def lint(see: TroubleView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a block is not closed, and where",
-        files={"models/a/config.pbtxt": 'name: "a"\ninput [ { name: "X"\n', "models/b/config.pbtxt": 'name: "b"\n'},
-        places=("models/a/config.pbtxt:3:1",),
+    RuleCase.fires(
+        "when a block is not closed, and where",
+        {"models/a/config.pbtxt": 'name: "a"\ninput [ { name: "X"\n', "models/b/config.pbtxt": 'name: "b"\n'},
+        "3:1",
     ),
-    RuleCase(
-        title="is quiet about fields that it does not know, and about templates",
-        files={"models/a/config.pbtxt": 'name: "a"\nnewest_field { x: 1 }\nmax_batch_size: ${size}\n'},
+    RuleCase.quiet(
+        "about fields that it does not know, and about templates",
+        'name: "a"\nnewest_field { x: 1 }\nmax_batch_size: ${size}\n',
     ),
 )

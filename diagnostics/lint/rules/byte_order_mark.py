@@ -34,13 +34,6 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the file begins with one",
-        files={"models/a/config.pbtxt": f'{_MARK}backend: "python"\n'},
-        places=("models/a/config.pbtxt:1:1",),
-    ),
-    RuleCase(
-        title="is quiet when the file does not begin with one",
-        files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'},
-    ),
+    RuleCase.fires("when the file begins with one", f'{_MARK}backend: "python"\n', "1:1"),
+    RuleCase.quiet("when the file does not begin with one", 'backend: "python"\n# \ufeff\n'),
 )

@@ -51,15 +51,9 @@ def _model(policy: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a version policy has two choices",
-        files=_model("latest { num_versions: 1 } all { }"),
-        places=("models/a/config.pbtxt:2:45",),
+    RuleCase.fires("when a version policy has two choices", _model("latest { num_versions: 1 } all { }"), "2:45"),
+    RuleCase.fires(
+        "when a sequence batcher has two strategies", "sequence_batching { direct { } oldest { } }\n", "1:32"
     ),
-    RuleCase(
-        title="fires when a sequence batcher has two strategies",
-        files={"models/a/config.pbtxt": "sequence_batching { direct { } oldest { } }\n"},
-        places=("models/a/config.pbtxt:1:32",),
-    ),
-    RuleCase(title="is quiet about one choice, and a template", files=_model("all { } ${more}")),
+    RuleCase.quiet("about one choice, and a template", _model("all { } ${more}")),
 )

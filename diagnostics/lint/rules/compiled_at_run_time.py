@@ -74,23 +74,18 @@ def _model(parameters: str) -> dict[str, str]:
 
 _PYTHON = 'backend: "python"\n'
 CASES = (
-    RuleCase(
-        title="fires when the accelerator has no cache",
-        files=_model('parameters { key: "precision_mode" value: "FP16" }'),
-        places=("models/a/config.pbtxt:2:70",),
+    RuleCase.fires(
+        "when the accelerator has no cache", _model('parameters { key: "precision_mode" value: "FP16" }'), "2:70"
     ),
-    RuleCase(
-        title="fires when a Python model compiles unwarmed",
-        files={"models/a/config.pbtxt": _PYTHON, "models/a/1/model.py": "import torch\nm = torch.compile(m)\n"},
-        places=("models/a/1/model.py:2:5",),
+    RuleCase.fires(
+        "when a Python model compiles unwarmed",
+        {"models/a/config.pbtxt": _PYTHON, "models/a/1/model.py": "import torch\nm = torch.compile(m)\n"},
+        "models/a/1/model.py:2:5",
     ),
-    RuleCase(
-        title="is quiet when there is a cache",
-        files=_model('parameters { key: "trt_engine_cache_enable" value: "true" }'),
-    ),
-    RuleCase(
-        title="is quiet when a template may turn it on, and when compiling is a comment",
-        files={
+    RuleCase.quiet("when there is a cache", _model('parameters { key: "trt_engine_cache_enable" value: "true" }')),
+    RuleCase.quiet(
+        "when a template may turn it on, and when compiling is a comment",
+        {
             **_model('parameters { key: "trt_engine_cache_enable" value: "${cache}" }'),
             "models/b/config.pbtxt": _PYTHON,
             "models/b/1/model.py": "# m = torch.compile(m)\n",

@@ -42,13 +42,6 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 _MODEL = 'platform: "tensorrt_plan"\nversion_policy { all { } }\n'
 _PLANS = {"models/a/1/model.plan": b"", "models/a/2/model.plan": b""}
 CASES = (
-    RuleCase(
-        title="fires when two versions are served",
-        files={"models/a/config.pbtxt": _MODEL, **_PLANS},
-        places=("models/a/config.pbtxt:2:1",),
-    ),
-    RuleCase(
-        title="is quiet when the latest is served",
-        files={"models/a/config.pbtxt": _MODEL.partition("version")[0], **_PLANS},
-    ),
+    RuleCase.fires("when two versions are served", {"models/a/config.pbtxt": _MODEL, **_PLANS}, "2:1"),
+    RuleCase.quiet("when the latest is served", {"models/a/config.pbtxt": _MODEL.partition("version")[0], **_PLANS}),
 )

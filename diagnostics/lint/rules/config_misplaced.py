@@ -39,13 +39,13 @@ def lint(see: RepositoryView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the file is in a version's folder",
-        files={"models/a/1/config.pbtxt": 'name: "other"\nbackend: "python"\n'},
-        places=("models/a/1/config.pbtxt:1:1",),
+    RuleCase.fires(
+        "when the file is in a version's folder",
+        {"models/a/1/config.pbtxt": 'name: "other"\nbackend: "python"\n'},
+        "1:1",
     ),
-    RuleCase(
-        title="is quiet about a file in the model's folder, also with a numeric name",
-        files={"models/7/config.pbtxt": 'backend: "python"\n', "models/7/1/model.py": ""},
+    RuleCase.quiet(
+        "about a file in the model's folder, also with a numeric name",
+        {"models/7/config.pbtxt": 'backend: "python"\n', "models/7/1/model.py": ""},
     ),
 )

@@ -55,14 +55,8 @@ def _engine(size: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the backend captures no graph",
-        files=_graphs("onnxruntime"),
-        places=("models/a/config.pbtxt:2:23",),
-    ),
-    RuleCase(
-        title="fires when the engine keeps no graph", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)
-    ),
-    RuleCase(title="is quiet when graphs are kept or captured", files={**_engine("16"), **_graphs("tensorrt")}),
-    RuleCase(title="is quiet when a template says how many", files=_engine("${size}")),
+    RuleCase.fires("when the backend captures no graph", _graphs("onnxruntime"), "2:23"),
+    RuleCase.fires("when the engine keeps no graph", _engine("0"), "2:59"),
+    RuleCase.quiet("when graphs are kept or captured", {**_engine("16"), **_graphs("tensorrt")}),
+    RuleCase.quiet("when a template says how many", _engine("${size}")),
 )

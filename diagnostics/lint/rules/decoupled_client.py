@@ -63,17 +63,15 @@ def _files(address: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a decoupled model is asked for one answer",
-        files=_files("/v2/models/llm/versions/1/infer"),
-        places=("compose.yaml:4:32",),
+    RuleCase.fires(
+        "when a decoupled model is asked for one answer", _files("/v2/models/llm/versions/1/infer"), "compose.yaml:4:32"
     ),
-    RuleCase(
-        title="fires when an ensemble with a decoupled member is asked for one answer",
-        files=_files("/v2/models/all/generate"),
-        places=("compose.yaml:4:32",),
+    RuleCase.fires(
+        "when an ensemble with a decoupled member is asked for one answer",
+        _files("/v2/models/all/generate"),
+        "compose.yaml:4:32",
     ),
-    RuleCase(title="is quiet when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
-    RuleCase(title="is quiet about a model that answers once", files=_files("/v2/models/safety/infer")),
-    RuleCase(title="is quiet about an unknown model", files=_files("/v2/models/other/infer")),
+    RuleCase.quiet("when the answers are streamed", _files("/v2/models/llm/generate_stream")),
+    RuleCase.quiet("about a model that answers once", _files("/v2/models/safety/infer")),
+    RuleCase.quiet("about an unknown model", _files("/v2/models/other/infer")),
 )

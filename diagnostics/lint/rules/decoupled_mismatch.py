@@ -71,14 +71,15 @@ _ALL = {
     "models/all/config.pbtxt": 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "llm" } }\n'
 }
 CASES = (
-    RuleCase(
-        title="fires for a caller that cannot stream and for an ensemble that can",
-        files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY},
-        places=("models/all/config.pbtxt:1:1", "models/bls/config.pbtxt:1:1"),
+    RuleCase.fires(
+        "for a caller that cannot stream and for an ensemble that can",
+        {**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY},
+        "models/all/config.pbtxt:1:1",
+        "models/bls/config.pbtxt:1:1",
     ),
-    RuleCase(title="is quiet when neither streams", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
-    RuleCase(
-        title="is quiet when a template decides",
-        files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY.replace("true", "${decoupled}")},
+    RuleCase.quiet("when neither streams", {**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
+    RuleCase.quiet(
+        "when a template decides",
+        {**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY.replace("true", "${decoupled}")},
     ),
 )

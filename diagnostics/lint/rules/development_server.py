@@ -90,19 +90,11 @@ spec:
           command: ["sh", "-c", "exec uvicorn app:app --reload"]
 """
 CASES = (
-    RuleCase(
-        title="fires for the command and the debug mode of a compose file",
-        files={"compose.yaml": _COMPOSE},
-        places=("compose.yaml:4:20", "compose.yaml:6:9"),
-    ),
-    RuleCase(
-        title="fires for a manifest",
-        files={"gateway.yaml": _MANIFEST},
-        places=("gateway.yaml:9:55",),
-    ),
-    RuleCase(
-        title="is quiet about a production server",
-        files={
+    RuleCase.fires("for the command and the debug mode of a compose file", {"compose.yaml": _COMPOSE}, "4:20", "6:9"),
+    RuleCase.fires("for a manifest", {"gateway.yaml": _MANIFEST}, "9:55"),
+    RuleCase.quiet(
+        "about a production server",
+        {
             "compose.yaml": _COMPOSE.replace("flask run", "gunicorn app:app").replace("=1", "=0"),
             "gateway.yaml": _MANIFEST.replace("--reload", "--workers 4"),
         },

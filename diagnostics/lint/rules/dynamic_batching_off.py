@@ -51,20 +51,11 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 _MODEL = 'name: "safety"\nbackend: "pytorch"\nmax_batch_size: 8\n'
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 8\n'
 CASES = (
-    RuleCase(
-        title="fires without a dynamic batcher",
-        files={"models/safety/config.pbtxt": _MODEL},
-        places=("models/safety/config.pbtxt:3:1",),
+    RuleCase.fires("without a dynamic batcher", {"models/safety/config.pbtxt": _MODEL}, "3:1"),
+    RuleCase.quiet("with a dynamic batcher", {"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}),
+    RuleCase.quiet(
+        "about engines, and models that do not batch",
+        {"models/llm/config.pbtxt": _ENGINE, "models/safety/config.pbtxt": _MODEL.replace("8", "1")},
     ),
-    RuleCase(
-        title="is quiet with a dynamic batcher", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}
-    ),
-    RuleCase(
-        title="is quiet about engines, and models that do not batch",
-        files={"models/llm/config.pbtxt": _ENGINE, "models/safety/config.pbtxt": _MODEL.replace("8", "1")},
-    ),
-    RuleCase(
-        title="is quiet when a template may become a batcher",
-        files={"models/safety/config.pbtxt": _MODEL + "${batcher}\n"},
-    ),
+    RuleCase.quiet("when a template may become a batcher", {"models/safety/config.pbtxt": _MODEL + "${batcher}\n"}),
 )

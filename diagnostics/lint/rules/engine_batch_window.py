@@ -64,12 +64,10 @@ def _model(delay: str, backend: str = "tensorrtllm", name: str = "llm") -> dict[
 
 
 CASES = (
-    RuleCase(title="fires when a window is set", files=_model("10000"), places=("models/llm/config.pbtxt:3:20",)),
-    RuleCase(
-        title="is quiet when the window is 0 or a template", files={**_model("0"), **_model("${delay}", name="other")}
-    ),
-    RuleCase(
-        title="is quiet about models that do not batch in flight",
-        files={**_model("10000", backend="pytorch"), **_model("10000", backend="fastertransformer", name="gpt")},
+    RuleCase.fires("when a window is set", _model("10000"), "3:20"),
+    RuleCase.quiet("when the window is 0 or a template", {**_model("0"), **_model("${delay}", name="other")}),
+    RuleCase.quiet(
+        "about models that do not batch in flight",
+        {**_model("10000", backend="pytorch"), **_model("10000", backend="fastertransformer", name="gpt")},
     ),
 )

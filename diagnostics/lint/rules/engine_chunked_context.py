@@ -71,13 +71,9 @@ def _files(chunked: str, paged: str, longest: int = 16384) -> dict[str, str]:
 
 _AT = "models/llm/config.pbtxt:3:66"
 CASES = (
-    RuleCase(title="fires when chunking is on, but the engine cannot", files=_files("true", "false"), places=(_AT,)),
-    RuleCase(
-        title="fires when chunking is off, and prompts are longer than a step",
-        files=_files("false", "true"),
-        places=(_AT,),
-    ),
-    RuleCase(title="is quiet when chunking is on", files=_files("true", "true")),
-    RuleCase(title="is quiet when no prompt is longer than a step", files=_files("false", "true", longest=4096)),
-    RuleCase(title="is quiet when the setting is a template", files=_files("${chunked}", "true")),
+    RuleCase.fires("when chunking is on, but the engine cannot", _files("true", "false"), _AT),
+    RuleCase.fires("when chunking is off, and prompts are longer than a step", _files("false", "true"), _AT),
+    RuleCase.quiet("when chunking is on", _files("true", "true")),
+    RuleCase.quiet("when no prompt is longer than a step", _files("false", "true", longest=4096)),
+    RuleCase.quiet("when the setting is a template", _files("${chunked}", "true")),
 )

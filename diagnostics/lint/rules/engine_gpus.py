@@ -113,23 +113,17 @@ def _vllm_files(kind: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when fewer GPUs are listed than there are ranks",
-        files=_files("0;1"),
-        places=("models/llm/config.pbtxt:2:58",),
-    ),
-    RuleCase(
-        title="fires when a small engine is spread",
-        files=_files("0,1"),
-        places=("models/llm/config.pbtxt:1:1",),
+    RuleCase.fires("when fewer GPUs are listed than there are ranks", _files("0;1"), "models/llm/config.pbtxt:2:58"),
+    RuleCase.fires(
+        "when a small engine is spread",
+        _files("0,1"),
+        "models/llm/config.pbtxt:1:1",
         settings=LintSettings(gpu_memory_bytes=80 * 2**30),
     ),
-    RuleCase(
-        title="fires when a vLLM engine is spread within one GPU",
-        files=_vllm_files("KIND_GPU"),
-        places=("models/a/config.pbtxt:2:18",),
+    RuleCase.fires(
+        "when a vLLM engine is spread within one GPU", _vllm_files("KIND_GPU"), "models/a/config.pbtxt:2:18"
     ),
-    RuleCase(title="is quiet when a vLLM engine chooses its GPUs", files=_vllm_files("KIND_MODEL")),
-    RuleCase(title="is quiet when each instance has as many GPUs as ranks", files=_files("0,1;2,3")),
-    RuleCase(title="is quiet about templates", files=_files("${gpus}")),
+    RuleCase.quiet("when a vLLM engine chooses its GPUs", _vllm_files("KIND_MODEL")),
+    RuleCase.quiet("when each instance has as many GPUs as ranks", _files("0,1;2,3")),
+    RuleCase.quiet("about templates", _files("${gpus}")),
 )

@@ -68,20 +68,14 @@ def _vllm(*written: str) -> str:
 
 
 CASES = (
-    RuleCase(title="fires when two instances share a GPU", files=_engine("2"), places=("models/llm/config.pbtxt:3:1",)),
-    RuleCase(
-        title="fires when two are given the same GPU",
-        files=_engine("2", "0;0"),
-        places=("models/llm/config.pbtxt:3:1",),
+    RuleCase.fires("when two instances share a GPU", _engine("2"), "3:1"),
+    RuleCase.fires("when two are given the same GPU", _engine("2", "0;0"), "3:1"),
+    RuleCase.fires(
+        "when two vLLM engines share, and is quiet about two with a GPU each",
+        {"models/a/config.pbtxt": _vllm("count: 2"), "models/b/config.pbtxt": _vllm("gpus: 0", "gpus: 1")},
+        "2:1",
     ),
-    RuleCase(
-        title="fires when two vLLM engines share, and is quiet about two with a GPU each",
-        files={"models/a/config.pbtxt": _vllm("count: 2"), "models/b/config.pbtxt": _vllm("gpus: 0", "gpus: 1")},
-        places=("models/a/config.pbtxt:2:1",),
-    ),
-    RuleCase(title="is quiet when each instance has its own GPU", files=_engine("2", "0,1;2,3")),
-    RuleCase(
-        title="is quiet about one instance, or a template", files={**_engine("1"), **_engine("${count}", name="other")}
-    ),
-    RuleCase(title="is quiet when the GPUs are a template", files=_engine("2", "${gpus}")),
+    RuleCase.quiet("when each instance has its own GPU", _engine("2", "0,1;2,3")),
+    RuleCase.quiet("about one instance, or a template", {**_engine("1"), **_engine("${count}", name="other")}),
+    RuleCase.quiet("when the GPUs are a template", _engine("2", "${gpus}")),
 )

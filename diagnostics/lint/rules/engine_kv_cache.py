@@ -71,27 +71,21 @@ def _engine(**values: str) -> dict[str, str]:
 
 _BUILT = {"models/llm/1/config.json": '{"build_config": {"max_seq_len": 4096}}'}
 CASES = (
-    RuleCase(
-        title="fires when the fraction is a percentage",
-        files=_engine(kv_cache_free_gpu_mem_fraction="90"),
-        places=("models/llm/config.pbtxt:3:74",),
+    RuleCase.fires("when the fraction is a percentage", _engine(kv_cache_free_gpu_mem_fraction="90"), "3:74"),
+    RuleCase.fires(
+        "when both sizes are set",
+        _engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="2560"),
+        "4:72",
     ),
-    RuleCase(
-        title="fires when both sizes are set",
-        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="2560"),
-        places=("models/llm/config.pbtxt:4:72",),
+    RuleCase.fires(
+        "when the longest sequence does not fit",
+        {**_engine(max_tokens_in_paged_kv_cache="2560"), **_BUILT},
+        "models/llm/config.pbtxt:3:72",
     ),
-    RuleCase(
-        title="fires when the longest sequence does not fit",
-        files={**_engine(max_tokens_in_paged_kv_cache="2560"), **_BUILT},
-        places=("models/llm/config.pbtxt:3:72",),
+    RuleCase.quiet(
+        "when only the fraction is set", _engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="")
     ),
-    RuleCase(
-        title="is quiet when only the fraction is set",
-        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache=""),
-    ),
-    RuleCase(
-        title="is quiet about templates",
-        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="${tokens}"),
+    RuleCase.quiet(
+        "about templates", _engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="${tokens}")
     ),
 )

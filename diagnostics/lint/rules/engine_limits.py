@@ -64,15 +64,15 @@ def _files(most: str, beams: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when both limits are above the engine's",
-        files=_files("128", "4"),
-        places=("models/llm/config.pbtxt:3:1", "models/llm/config.pbtxt:4:58"),
+    RuleCase.fires(
+        "when both limits are above the engine's",
+        _files("128", "4"),
+        "models/llm/config.pbtxt:3:1",
+        "models/llm/config.pbtxt:4:58",
     ),
-    RuleCase(title="is quiet when the limits are the engine's", files=_files("64", "1")),
-    RuleCase(title="is quiet about templates", files=_files("${most}", "${beams}")),
-    RuleCase(
-        title="is quiet when the engine cannot be read",
-        files={"models/llm/config.pbtxt": _files("128", "4")["models/llm/config.pbtxt"]},
+    RuleCase.quiet("when the limits are the engine's", _files("64", "1")),
+    RuleCase.quiet("about templates", _files("${most}", "${beams}")),
+    RuleCase.quiet(
+        "when the engine cannot be read", {"models/llm/config.pbtxt": _files("128", "4")["models/llm/config.pbtxt"]}
     ),
 )

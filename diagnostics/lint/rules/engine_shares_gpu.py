@@ -129,29 +129,26 @@ def _parameter(key: str, value: str) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires when another model may run on its GPU",
-        files={**_engine(), **_other("kind: KIND_GPU")},
-        places=("models/llm/config.pbtxt:1:1",),
+    RuleCase.fires(
+        "when another model may run on its GPU",
+        {**_engine(), **_other("kind: KIND_GPU")},
+        "models/llm/config.pbtxt:1:1",
     ),
-    RuleCase(
-        title="fires when both name the same GPU",
-        files={
+    RuleCase.fires(
+        "when both name the same GPU",
+        {
             **_engine(_parameter(_FRACTION, "0.95") + _parameter("gpu_device_ids", "0,1")),
             **_other("gpus: [ 1 ]"),
         },
-        places=("models/llm/config.pbtxt:3:74",),
+        "models/llm/config.pbtxt:3:74",
     ),
-    RuleCase(
-        title="is quiet when engine and models have separate GPUs",
-        files={**_engine(_parameter("gpu_device_ids", "0,1")), **_other("gpus: [ 2 ]")},
+    RuleCase.quiet(
+        "when engine and models have separate GPUs",
+        {**_engine(_parameter("gpu_device_ids", "0,1")), **_other("gpus: [ 2 ]")},
     ),
-    RuleCase(
-        title="is quiet when the engine takes less, or a template decides",
-        files={**_engine(_parameter(_FRACTION, "0.5")), **_other("kind: KIND_GPU")},
+    RuleCase.quiet(
+        "when the engine takes less, or a template decides",
+        {**_engine(_parameter(_FRACTION, "0.5")), **_other("kind: KIND_GPU")},
     ),
-    RuleCase(
-        title="is quiet when the other models run on the CPU",
-        files={**_engine(), **_other("kind: KIND_CPU")},
-    ),
+    RuleCase.quiet("when the other models run on the CPU", {**_engine(), **_other("kind: KIND_CPU")}),
 )

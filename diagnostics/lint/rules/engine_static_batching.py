@@ -62,13 +62,9 @@ def _engine(value: str) -> dict[str, str]:
 
 _AT = "models/llm/config.pbtxt:3:58"
 CASES = (
-    RuleCase(title="fires when batching is static", files=_engine("V1"), places=(_AT,)),
-    RuleCase(title="fires when the strategy is unknown", files=_engine("inflight"), places=(_AT,)),
-    RuleCase(
-        title="fires without a strategy",
-        files={"models/llm/config.pbtxt": 'name: "llm"\nbackend: "tensorrtllm"\n'},
-        places=("models/llm/config.pbtxt:1:1",),
-    ),
-    RuleCase(title="is quiet when batching is in flight", files=_engine("inflight_fused_batching")),
-    RuleCase(title="is quiet when the strategy is a template", files=_engine("${batching_strategy}")),
+    RuleCase.fires("when batching is static", _engine("V1"), _AT),
+    RuleCase.fires("when the strategy is unknown", _engine("inflight"), _AT),
+    RuleCase.fires("without a strategy", {"models/llm/config.pbtxt": 'name: "llm"\nbackend: "tensorrtllm"\n'}, "1:1"),
+    RuleCase.quiet("when batching is in flight", _engine("inflight_fused_batching")),
+    RuleCase.quiet("when the strategy is a template", _engine("${batching_strategy}")),
 )

@@ -51,21 +51,21 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "X" value: "X
 """
 _MEMBER = 'name: "safety"\nbackend: "python"\nmax_batch_size: 4\n'
 CASES = (
-    RuleCase(
-        title="fires when a member accepts smaller batches",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
-        places=("models/all/config.pbtxt:3:1",),
+    RuleCase.fires(
+        "when a member accepts smaller batches",
+        {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
+        "3:1",
     ),
-    RuleCase(
-        title="is quiet when a member does not batch",
-        files={
+    RuleCase.quiet(
+        "when a member does not batch",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("4", "0"),
         },
     ),
-    RuleCase(
-        title="is quiet when the member's limit is a template",
-        files={
+    RuleCase.quiet(
+        "when the member's limit is a template",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("4", "${size}"),
         },

@@ -55,13 +55,14 @@ def _ensemble(name: str, step: str) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires for each ensemble of a cycle",
-        files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "a")},
-        places=("models/a/config.pbtxt:3:30", "models/b/config.pbtxt:3:30"),
+    RuleCase.fires(
+        "for each ensemble of a cycle",
+        {"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "a")},
+        "3:30",
+        "models/b/config.pbtxt:3:30",
     ),
-    RuleCase(
-        title="is quiet when an ensemble calls another",
-        files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "c")},
+    RuleCase.quiet(
+        "when an ensemble calls another",
+        {"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "c")},
     ),
 )

@@ -90,27 +90,27 @@ def _ensemble(*steps_: tuple[str, str, str]) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires when no step writes an awaited tensor",
-        files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "N", "Y"))},
-        places=("models/all/config.pbtxt:7:54",),
+    RuleCase.fires(
+        "when no step writes an awaited tensor",
+        {"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "N", "Y"))},
+        "7:54",
     ),
-    RuleCase(
-        title="fires once when steps wait in a cycle",
-        files={"models/all/config.pbtxt": _ensemble(("a", "Y", "M"), ("b", "M", "Y"))},
-        places=("models/all/config.pbtxt:6:54",),
+    RuleCase.fires(
+        "once when steps wait in a cycle",
+        {"models/all/config.pbtxt": _ensemble(("a", "Y", "M"), ("b", "M", "Y"))},
+        "6:54",
     ),
-    RuleCase(
-        title="fires when two steps write a tensor",
-        files={"models/all/config.pbtxt": _ensemble(("a", "X", "Y"), ("b", "X", "Y"))},
-        places=("models/all/config.pbtxt:7:89",),
+    RuleCase.fires(
+        "when two steps write a tensor",
+        {"models/all/config.pbtxt": _ensemble(("a", "X", "Y"), ("b", "X", "Y"))},
+        "7:89",
     ),
-    RuleCase(
-        title="is quiet when steps are listed in another order than they run",
-        files={"models/all/config.pbtxt": _ensemble(("b", "M", "Y"), ("a", "X", "M"))},
+    RuleCase.quiet(
+        "when steps are listed in another order than they run",
+        {"models/all/config.pbtxt": _ensemble(("b", "M", "Y"), ("a", "X", "M"))},
     ),
-    RuleCase(
-        title="is quiet when a template may connect them",
-        files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "${tensor}", "Y"))},
+    RuleCase.quiet(
+        "when a template may connect them",
+        {"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "${tensor}", "Y"))},
     ),
 )

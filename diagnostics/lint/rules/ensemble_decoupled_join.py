@@ -103,32 +103,32 @@ def _files(*steps_: str, outputs: str = "Y") -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a stream meets the request",
-        files=_files(_step("llm", "X", "M"), _step("a", "MX", "Y")),
-        places=("models/all/config.pbtxt:6:108",),
+    RuleCase.fires(
+        "when a stream meets the request",
+        _files(_step("llm", "X", "M"), _step("a", "MX", "Y")),
+        "models/all/config.pbtxt:6:108",
     ),
-    RuleCase(
-        title="fires when two streams meet, or one runs twice",
-        files=_files(_step("llm", "X", "M"), _step("tts", "X", "N"), _step("a", "MN", "Y")),
-        places=("models/all/config.pbtxt:7:108",),
+    RuleCase.fires(
+        "when two streams meet, or one runs twice",
+        _files(_step("llm", "X", "M"), _step("tts", "X", "N"), _step("a", "MN", "Y")),
+        "models/all/config.pbtxt:7:108",
     ),
-    RuleCase(
-        title="fires when a stream meets its own earlier form",
-        files=_files(_step("a", "NM", "Y"), _step("tts", "M", "N"), _step("llm", "X", "M")),
-        places=("models/all/config.pbtxt:5:108",),
+    RuleCase.fires(
+        "when a stream meets its own earlier form",
+        _files(_step("a", "NM", "Y"), _step("tts", "M", "N"), _step("llm", "X", "M")),
+        "models/all/config.pbtxt:5:108",
     ),
-    RuleCase(
-        title="fires when the answers join a stream with something else",
-        files=_files(_step("llm", "X", "Y"), _step("a", "X", "Z"), outputs="YZ"),
-        places=("models/all/config.pbtxt:4:10",),
+    RuleCase.fires(
+        "when the answers join a stream with something else",
+        _files(_step("llm", "X", "Y"), _step("a", "X", "Z"), outputs="YZ"),
+        "models/all/config.pbtxt:4:10",
     ),
-    RuleCase(
-        title="is quiet about streams in a chain, and branches of one stream",
-        files=_files(_step("llm", "X", "M"), _step("tts", "M", "N"), _step("a", "N", "P"), _step("a", "NP", "Y")),
+    RuleCase.quiet(
+        "about streams in a chain, and branches of one stream",
+        _files(_step("llm", "X", "M"), _step("tts", "M", "N"), _step("a", "N", "P"), _step("a", "NP", "Y")),
     ),
-    RuleCase(
-        title="is quiet when a member is missing, or a template decides",
-        files=_files(_step("llm", "X", "M"), _step("open", "X", "N"), _step("gone", "MN", "Y")),
+    RuleCase.quiet(
+        "when a member is missing, or a template decides",
+        _files(_step("llm", "X", "M"), _step("open", "X", "N"), _step("gone", "MN", "Y")),
     ),
 )

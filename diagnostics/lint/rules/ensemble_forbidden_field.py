@@ -39,13 +39,13 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
 CASES = (
-    RuleCase(
-        title="fires when an ensemble has instances",
-        files={"models/all/config.pbtxt": _ENSEMBLE + "instance_group { count: 2 }\n"},
-        places=("models/all/config.pbtxt:4:1",),
+    RuleCase.fires(
+        "when an ensemble has instances",
+        {"models/all/config.pbtxt": _ENSEMBLE + "instance_group { count: 2 }\n"},
+        "4:1",
     ),
-    RuleCase(
-        title="is quiet about an ensemble with versions and a response cache",
-        files={"models/all/config.pbtxt": _ENSEMBLE + "version_policy { all { } }\nresponse_cache { enable: true }\n"},
+    RuleCase.quiet(
+        "about an ensemble with versions and a response cache",
+        {"models/all/config.pbtxt": _ENSEMBLE + "version_policy { all { } }\nresponse_cache { enable: true }\n"},
     ),
 )

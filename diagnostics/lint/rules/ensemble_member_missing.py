@@ -43,21 +43,16 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 _STEP = 'step { model_name: "safety" model_version: -1 }'
 _ENSEMBLE = f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n  {_STEP}\n}}\n'
 CASES = (
-    RuleCase(
-        title="fires when a step's model has no folder",
-        files={"models/all/config.pbtxt": _ENSEMBLE},
-        places=("models/all/config.pbtxt:4:10",),
+    RuleCase.fires("when a step's model has no folder", {"models/all/config.pbtxt": _ENSEMBLE}, "4:10"),
+    RuleCase.quiet(
+        "when the folder exists, with or without a configuration",
+        {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
     ),
-    RuleCase(
-        title="is quiet when the folder exists, with or without a configuration",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
+    RuleCase.quiet(
+        "when another repository has the member",
+        {"models/all/config.pbtxt": _ENSEMBLE, "more/safety/config.pbtxt": 'name: "safety"\n'},
     ),
-    RuleCase(
-        title="is quiet when another repository has the member",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "more/safety/config.pbtxt": 'name: "safety"\n'},
-    ),
-    RuleCase(
-        title="is quiet when the name is a template",
-        files={"models/all/config.pbtxt": _ENSEMBLE.replace('"safety"', '"${safety}"')},
+    RuleCase.quiet(
+        "when the name is a template", {"models/all/config.pbtxt": _ENSEMBLE.replace('"safety"', '"${safety}"')}
     ),
 )

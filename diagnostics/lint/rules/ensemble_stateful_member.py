@@ -44,17 +44,17 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "asr" } }\n'
 CASES = (
-    RuleCase(
-        title="fires when a member has a sequence batcher",
-        files={
+    RuleCase.fires(
+        "when a member has a sequence batcher",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { oldest { } }\n',
         },
-        places=("models/all/config.pbtxt:2:30",),
+        "2:30",
     ),
-    RuleCase(
-        title="is quiet when no member has one, or it iterates",
-        files={
+    RuleCase.quiet(
+        "when no member has one, or it iterates",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { iterative_sequence: true }\n',
         },

@@ -54,31 +54,20 @@ _STEP = (
 )
 _ALL = f'platform: "ensemble"\nensemble_scheduling {{ {_STEP} }}\n'
 CASES = (
-    RuleCase(
-        title="fires without a step",
-        files={"models/all/config.pbtxt": 'platform: "ensemble"\n'},
-        places=("models/all/config.pbtxt:1:1",),
+    RuleCase.fires("without a step", {"models/all/config.pbtxt": 'platform: "ensemble"\n'}, "1:1"),
+    RuleCase.fires(
+        "when a step has no outputs, and when the platform is missing",
+        {"models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'},
+        "1:1",
+        "1:28",
     ),
-    RuleCase(
-        title="fires when a step has no outputs, and when the platform is missing",
-        files={
-            "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'
-        },
-        places=("models/all/config.pbtxt:1:1", "models/all/config.pbtxt:1:28"),
+    RuleCase.fires(
+        "when a step names no version", {"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")}, "2:28"
     ),
-    RuleCase(
-        title="fires when a step names no version",
-        files={"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")},
-        places=("models/all/config.pbtxt:2:28",),
-    ),
-    RuleCase(
-        title="fires when a step requests version 0",
-        files={"models/all/config.pbtxt": _ALL.replace("-1", "0")},
-        places=("models/all/config.pbtxt:2:46",),
-    ),
-    RuleCase(title="is quiet about complete steps", files={"models/all/config.pbtxt": _ALL}),
-    RuleCase(
-        title="is quiet when a template may complete the step",
-        files={"models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { ${step} } }\n'},
+    RuleCase.fires("when a step requests version 0", {"models/all/config.pbtxt": _ALL.replace("-1", "0")}, "2:46"),
+    RuleCase.quiet("about complete steps", {"models/all/config.pbtxt": _ALL}),
+    RuleCase.quiet(
+        "when a template may complete the step",
+        {"models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { ${step} } }\n'},
     ),
 )

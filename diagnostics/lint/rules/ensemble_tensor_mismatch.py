@@ -118,32 +118,30 @@ _SPELLED = _ENSEMBLE.replace("dims: [ 4 ]", "dims: [ -1, 4 ]").replace("dims: [ 
 _BATCHING = _MEMBER.replace("size: 0", "size: 4").replace("[ -1 ]", "[ 1 ]")
 _HALF = _MEMBER.replace("FP32", "FP16", 1)
 CASES = (
-    RuleCase(
-        title="fires when a data type differs",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _HALF},
-        places=("models/all/config.pbtxt:6:39",),
+    RuleCase.fires(
+        "when a data type differs", {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _HALF}, "6:39"
     ),
-    RuleCase(
-        title="fires when a size differs",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace("[ 4", "[ 5")},
-        places=("models/all/config.pbtxt:6:39",),
+    RuleCase.fires(
+        "when a size differs",
+        {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace("[ 4", "[ 5")},
+        "6:39",
     ),
-    RuleCase(
-        title="fires when both batch and have another number of dimensions",
-        files={"models/all/config.pbtxt": f"max_batch_size: 4 {_SPELLED}", "models/safety/config.pbtxt": _BATCHING},
-        places=("models/all/config.pbtxt:6:39", "models/all/config.pbtxt:7:36"),
+    RuleCase.fires(
+        "when both batch and have another number of dimensions",
+        {"models/all/config.pbtxt": f"max_batch_size: 4 {_SPELLED}", "models/safety/config.pbtxt": _BATCHING},
+        "6:39",
+        "7:36",
     ),
-    RuleCase(
-        title="is quiet when sizes are variable",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
+    RuleCase.quiet(
+        "when sizes are variable", {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER}
     ),
-    RuleCase(
-        title="is quiet when a model that does not batch includes the batch dimension",
-        files={"models/all/config.pbtxt": _SPELLED, "models/safety/config.pbtxt": _BATCHING},
+    RuleCase.quiet(
+        "when a model that does not batch includes the batch dimension",
+        {"models/all/config.pbtxt": _SPELLED, "models/safety/config.pbtxt": _BATCHING},
     ),
-    RuleCase(
-        title="is quiet when the type is a template",
-        files={
+    RuleCase.quiet(
+        "when the type is a template",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("TYPE_FP32", "${type}"),
         },

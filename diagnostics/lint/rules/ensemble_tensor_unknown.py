@@ -82,25 +82,26 @@ output { name: "SCORE" data_type: TYPE_FP32 dims: 1 }
 """
 _OTHER = _MEMBER.replace("EMBEDDING", "VECTOR")
 CASES = (
-    RuleCase(
-        title="fires for both tensors when a key is misspelled",
-        files={
+    RuleCase.fires(
+        "for both tensors when a key is misspelled",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _OTHER,
             "models/safety/1/model.py": "class TritonPythonModel: ...",
         },
-        places=("models/all/config.pbtxt:3:30", "models/all/config.pbtxt:4:39"),
+        "3:30",
+        "4:39",
     ),
-    RuleCase(
-        title="is quiet when an input that is not mapped is optional",
-        files={
+    RuleCase.quiet(
+        "when an input that is not mapped is optional",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER + 'input { name: "B" optional: true }\n',
         },
     ),
-    RuleCase(
-        title="is quiet about unknown keys when the backend completes the configuration",
-        files={
+    RuleCase.quiet(
+        "about unknown keys when the backend completes the configuration",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": 'name: "safety"\nbackend: "onnxruntime"\n',
         },
@@ -113,9 +114,9 @@ CASES = (
         },
         places=("models/all/config.pbtxt:5:36",),
     ),
-    RuleCase(
-        title="is quiet about inputs when a template may map them",
-        files={
+    RuleCase.quiet(
+        "about inputs when a template may map them",
+        {
             "models/all/config.pbtxt": _ENSEMBLE.replace('"EMBEDDING"', '"${tensor}"'),
             "models/safety/config.pbtxt": _MEMBER,
         },

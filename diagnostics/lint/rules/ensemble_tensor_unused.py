@@ -56,21 +56,18 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "I" value: "X
   output_map { key: "WHY" value: "_WHY" } } }
 """
 CASES = (
-    RuleCase(
-        title="fires for an output and an input that no step reads",
-        files={"models/all/config.pbtxt": _ENSEMBLE},
-        places=("models/all/config.pbtxt:3:26", "models/all/config.pbtxt:7:34"),
+    RuleCase.fires(
+        "for an output and an input that no step reads", {"models/all/config.pbtxt": _ENSEMBLE}, "3:26", "7:34"
     ),
-    RuleCase(
-        title="is quiet when every tensor is read",
-        files={
+    RuleCase.quiet(
+        "when every tensor is read",
+        {
             "models/all/config.pbtxt": _ENSEMBLE.replace(', { name: "Z" }', "").replace(
                 'output { name: "Y" }', 'output [ { name: "Y" }, { name: "_WHY" } ]'
             )
         },
     ),
-    RuleCase(
-        title="is quiet when a template may read the tensor",
-        files={"models/all/config.pbtxt": _ENSEMBLE.replace("} } }", "} ${more} } }")},
+    RuleCase.quiet(
+        "when a template may read the tensor", {"models/all/config.pbtxt": _ENSEMBLE.replace("} } }", "} ${more} } }")}
     ),
 )

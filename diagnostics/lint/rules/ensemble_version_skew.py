@@ -101,27 +101,25 @@ def _members(first: int, second: int) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a version is not served, missing, or the only one named",
-        files={"models/all/config.pbtxt": _ensemble(1, 3), **_members(2, 2)},
-        places=("models/all/config.pbtxt:4:26", "models/all/config.pbtxt:5:26"),
+    RuleCase.fires(
+        "when a version is not served, missing, or the only one named",
+        {"models/all/config.pbtxt": _ensemble(1, 3), **_members(2, 2)},
+        "4:26",
+        "5:26",
     ),
-    RuleCase(
-        title="fires when one step names a version and another takes the latest",
-        files={"models/all/config.pbtxt": _ensemble(2, -1), **_members(2, 2)},
-        places=("models/all/config.pbtxt:4:26",),
+    RuleCase.fires(
+        "when one step names a version and another takes the latest",
+        {"models/all/config.pbtxt": _ensemble(2, -1), **_members(2, 2)},
+        "4:26",
     ),
-    RuleCase(
-        title="fires when the latest versions differ",
-        files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 1)},
-        places=("models/all/config.pbtxt:4:10",),
+    RuleCase.fires(
+        "when the latest versions differ", {"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 1)}, "4:10"
     ),
-    RuleCase(
-        title="is quiet when the latest versions are the same",
-        files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 2)},
+    RuleCase.quiet(
+        "when the latest versions are the same", {"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 2)}
     ),
-    RuleCase(
-        title="is quiet when no version exists, as with weights from elsewhere",
-        files={"models/all/config.pbtxt": _ensemble(2, 2), "models/a/config.pbtxt": 'name: "a"\n'},
+    RuleCase.quiet(
+        "when no version exists, as with weights from elsewhere",
+        {"models/all/config.pbtxt": _ensemble(2, 2), "models/a/config.pbtxt": 'name: "a"\n'},
     ),
 )

@@ -36,13 +36,6 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
 CASES = (
-    RuleCase(
-        title="fires without a version folder",
-        files={"models/all/config.pbtxt": _ENSEMBLE},
-        places=("models/all/config.pbtxt:1:1",),
-    ),
-    RuleCase(
-        title="is quiet when a file keeps the folder",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/all/1/.gitkeep": ""},
-    ),
+    RuleCase.fires("without a version folder", {"models/all/config.pbtxt": _ENSEMBLE}, "1:1"),
+    RuleCase.quiet("when a file keeps the folder", {"models/all/config.pbtxt": _ENSEMBLE, "models/all/1/.gitkeep": ""}),
 )

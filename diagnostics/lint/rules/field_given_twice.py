@@ -87,29 +87,22 @@ def _key(see: ConfiguredModelView, field: str, key: Scalar) -> Iterator[LintProb
 
 
 CASES = (
-    RuleCase(
-        title="fires when a merge left both",
-        files={"models/a/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\nmax_batch_size: 8\n'},
-        places=("models/a/config.pbtxt:3:1",),
+    RuleCase.fires("when a merge left both", 'backend: "python"\nmax_batch_size: 4\nmax_batch_size: 8\n', "3:1"),
+    RuleCase.fires(
+        "for a field inside a block and for a repeated key",
+        "dynamic_batching { priority_levels: 1 priority_levels: 2 }\n"
+        "parameters { key: 'k' value { string_value: '1' } }\nparameters { key: 'k' }\nparameters { key: 'l' }\n",
+        "1:39",
+        "3:19",
     ),
-    RuleCase(
-        title="fires for a field inside a block and for a repeated key",
-        files={
-            "models/a/config.pbtxt": "dynamic_batching { priority_levels: 1 priority_levels: 2 }\n"
-            "parameters { key: 'k' value { string_value: '1' } }\nparameters { key: 'k' }\nparameters { key: 'l' }\n"
-        },
-        places=("models/a/config.pbtxt:1:39", "models/a/config.pbtxt:3:19"),
+    RuleCase.fires(
+        "when the first value is the default, which the server cannot see",
+        "max_batch_size: 0\nmax_batch_size: 4\n",
+        "2:1",
     ),
-    RuleCase(
-        title="fires when the first value is the default, which the server cannot see",
-        files={"models/a/config.pbtxt": "max_batch_size: 0\nmax_batch_size: 4\n"},
-        places=("models/a/config.pbtxt:2:1",),
-    ),
-    RuleCase(
-        title="is quiet when a list is written in parts, and about templates",
-        files={
-            "models/a/config.pbtxt": 'backend: "python"\ninstance_group { count: 1 }\ninstance_group { count: 2 }\n'
-            "parameters { key: '${k}' }\nparameters { key: '${k}' }\n${more}\n${more}\n"
-        },
+    RuleCase.quiet(
+        "when a list is written in parts, and about templates",
+        'backend: "python"\ninstance_group { count: 1 }\ninstance_group { count: 2 }\n'
+        "parameters { key: '${k}' }\nparameters { key: '${k}' }\n${more}\n${more}\n",
     ),
 )

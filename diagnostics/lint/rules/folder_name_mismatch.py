@@ -42,14 +42,14 @@ def _is_sample(see: ConfiguredModelView) -> bool:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a folder was copied and its name kept",
-        files={"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n', "models/b/1/model.py": ""},
-        places=("models/b/config.pbtxt:2:1",),
+    RuleCase.fires(
+        "when a folder was copied and its name kept",
+        {"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n', "models/b/1/model.py": ""},
+        "2:1",
     ),
-    RuleCase(
-        title="is quiet when the names match, or the name is missing or a template",
-        files={
+    RuleCase.quiet(
+        "when the names match, or the name is missing or a template",
+        {
             "models/a/config.pbtxt": 'name: "a"\nbackend: "python"\n',
             "models/b/config.pbtxt": 'backend: "python"\n',
             "models/c/config.pbtxt": 'name: "${name}"\nbackend: "python"\n',

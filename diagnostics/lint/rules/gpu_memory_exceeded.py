@@ -81,19 +81,10 @@ def _model(group: str, file: str = "model.onnx", backend: str = "onnxruntime") -
 
 _SMALL = LintSettings(gpu_memory_bytes=1000)
 CASES = (
-    RuleCase(
-        title="fires when two instances do not fit",
-        files=_model("count: 2 kind: KIND_GPU"),
-        places=("models/a/config.pbtxt:1:1",),
-        settings=_SMALL,
+    RuleCase.fires(
+        "when two instances do not fit", _model("count: 2 kind: KIND_GPU"), "models/a/config.pbtxt:1:1", settings=_SMALL
     ),
-    RuleCase(
-        title="is quiet when instances share the weights",
-        files=_model("count: 2", "model.plan", "tensorrt"),
-        settings=_SMALL,
-    ),
-    RuleCase(
-        title="is quiet when each instance has its own GPU", files=_model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL
-    ),
-    RuleCase(title="is quiet without `gpu_memory` in the settings", files=_model("count: 2 kind: KIND_GPU")),
+    RuleCase.quiet("when instances share the weights", _model("count: 2", "model.plan", "tensorrt"), settings=_SMALL),
+    RuleCase.quiet("when each instance has its own GPU", _model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL),
+    RuleCase.quiet("without `gpu_memory` in the settings", _model("count: 2 kind: KIND_GPU")),
 )

@@ -71,13 +71,11 @@ CASES = (
         files=_files('environment: { CUDA_VISIBLE_DEVICES: "0,1" }', 4),
         places=_PLACE,
     ),
-    RuleCase(
-        title="fires when a pod gets fewer GPUs", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)
-    ),
-    RuleCase(title="is quiet when the GPUs are enough", files=_files(_devices("count: 2"))),
-    RuleCase(title="is quiet when all GPUs are given, or no number is stated", files=_files(_devices("count: all"))),
-    RuleCase(
-        title="is quiet when the container may use another repository",
-        files={**_files(_devices("count: 1")), "others/a/config.pbtxt": 'backend: "python"\n'},
+    RuleCase.fires("when a pod gets fewer GPUs", {**_files(""), "pod.yaml": _POD}, "pod.yaml:3:41"),
+    RuleCase.quiet("when the GPUs are enough", _files(_devices("count: 2"))),
+    RuleCase.quiet("when all GPUs are given, or no number is stated", _files(_devices("count: all"))),
+    RuleCase.quiet(
+        "when the container may use another repository",
+        {**_files(_devices("count: 1")), "others/a/config.pbtxt": 'backend: "python"\n'},
     ),
 )

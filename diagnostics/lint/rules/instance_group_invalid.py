@@ -39,17 +39,9 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _MODEL = 'backend: "python"\ninstance_group [ { kind: KIND_CPU gpus: [ 0 ] } ]\n'
 CASES = (
-    RuleCase(
-        title="fires when another backend than TensorRT has profiles",
-        files={"models/a/config.pbtxt": _MODEL.replace("gpus: [ 0 ]", 'profile: "0"')},
-        places=("models/a/config.pbtxt:2:35",),
+    RuleCase.fires(
+        "when another backend than TensorRT has profiles", _MODEL.replace("gpus: [ 0 ]", 'profile: "0"'), "2:35"
     ),
-    RuleCase(
-        title="fires when a CPU group lists a GPU",
-        files={"models/a/config.pbtxt": _MODEL},
-        places=("models/a/config.pbtxt:2:35",),
-    ),
-    RuleCase(
-        title="is quiet about a GPU group", files={"models/a/config.pbtxt": _MODEL.replace("KIND_CPU", "KIND_GPU")}
-    ),
+    RuleCase.fires("when a CPU group lists a GPU", _MODEL, "2:35"),
+    RuleCase.quiet("about a GPU group", _MODEL.replace("KIND_CPU", "KIND_GPU")),
 )

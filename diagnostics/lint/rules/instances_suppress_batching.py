@@ -62,13 +62,9 @@ def _model(group: str, delay: str = "") -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires on more than two instances per GPU",
-        files=_model("count: 4 kind: KIND_GPU"),
-        places=("models/a/config.pbtxt:4:18",),
-    ),
-    RuleCase(title="is quiet when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
-    RuleCase(title="is quiet about CPU instances", files=_model("count: 4 kind: KIND_CPU")),
-    RuleCase(title="is quiet about two instances", files=_model("count: 2 kind: KIND_GPU")),
-    RuleCase(title="is quiet when the count is a template", files=_model("count: ${count}")),
+    RuleCase.fires("on more than two instances per GPU", _model("count: 4 kind: KIND_GPU"), "4:18"),
+    RuleCase.quiet("when the batcher waits", _model("count: 4", "max_queue_delay_microseconds: 500")),
+    RuleCase.quiet("about CPU instances", _model("count: 4 kind: KIND_CPU")),
+    RuleCase.quiet("about two instances", _model("count: 2 kind: KIND_GPU")),
+    RuleCase.quiet("when the count is a template", _model("count: ${count}")),
 )

@@ -135,35 +135,25 @@ triton_config:
 """
 _PATH = "models/llm/1/model.yaml"
 CASES = (
-    RuleCase(
-        title="fires when no model is named, and ranks are 0",
-        files=_model(_GOOD.replace("model: TinyLlama/TinyLlama-1.1B-Chat-v1.0\n", "").replace("2", "0")),
-        places=(f"{_PATH}:1:1", f"{_PATH}:2:1"),
+    RuleCase.fires(
+        "when no model is named, and ranks are 0",
+        _model(_GOOD.replace("model: TinyLlama/TinyLlama-1.1B-Chat-v1.0\n", "").replace("2", "0")),
+        f"{_PATH}:1:1",
+        f"{_PATH}:2:1",
     ),
-    RuleCase(
-        title="fires when the fraction is a percentage",
-        files=_model(_GOOD.replace("0.9", "90")),
-        places=(f"{_PATH}:5:3",),
+    RuleCase.fires("when the fraction is a percentage", _model(_GOOD.replace("0.9", "90")), f"{_PATH}:5:3"),
+    RuleCase.fires(
+        "when the cache has two sizes",
+        _model(_GOOD.replace("triton_config", "  max_tokens: 4096\ntriton_config")),
+        f"{_PATH}:6:3",
     ),
-    RuleCase(
-        title="fires when the cache has two sizes",
-        files=_model(_GOOD.replace("triton_config", "  max_tokens: 4096\ntriton_config")),
-        places=(f"{_PATH}:6:3",),
+    RuleCase.fires(
+        "for options of a build that the backend does not do",
+        _model(_GOOD + "build_config: { max_batch_size: 4 }\n"),
+        f"{_PATH}:9:1",
     ),
-    RuleCase(
-        title="fires for options of a build that the backend does not do",
-        files=_model(_GOOD + "build_config: { max_batch_size: 4 }\n"),
-        places=(f"{_PATH}:9:1",),
-    ),
-    RuleCase(
-        title="fires once for unknown keys",
-        files=_model(_GOOD + "tensor_paralel_size: 2\nnewest: true\n"),
-        places=(f"{_PATH}:9:1",),
-    ),
-    RuleCase(title="fires when the file is not YAML", files=_model("model: ["), places=(f"{_PATH}:1:1",)),
-    RuleCase(title="is quiet about valid arguments", files=_model(_GOOD)),
-    RuleCase(
-        title="is quiet about templates",
-        files=_model(_GOOD.replace("2", '"${tp}"').replace("0.9", '"${fraction}"')),
-    ),
+    RuleCase.fires("once for unknown keys", _model(_GOOD + "tensor_paralel_size: 2\nnewest: true\n"), f"{_PATH}:9:1"),
+    RuleCase.fires("when the file is not YAML", _model("model: ["), f"{_PATH}:1:1"),
+    RuleCase.quiet("about valid arguments", _model(_GOOD)),
+    RuleCase.quiet("about templates", _model(_GOOD.replace("2", '"${tp}"').replace("0.9", '"${fraction}"'))),
 )

@@ -53,12 +53,9 @@ _FILES = {
     "shared/safety/config.pbtxt": 'backend: "python"\n',
 }
 CASES = (
-    RuleCase(
-        title="fires when both repositories are given",
-        files=_FILES,
-        places=("shared/chat/config.pbtxt:1:1",),
-        paths=("models", "shared"),
+    RuleCase.fires(
+        "when both repositories are given", _FILES, "shared/chat/config.pbtxt:1:1", paths=("models", "shared")
     ),
-    RuleCase(title="is quiet about repositories found below a folder", files=_FILES),
-    RuleCase(title="is quiet when only one is linted", files=_FILES, paths=("shared",)),
+    RuleCase.quiet("about repositories found below a folder", _FILES),
+    RuleCase.quiet("when only one is linted", _FILES, paths=("shared",)),
 )

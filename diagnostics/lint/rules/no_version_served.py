@@ -92,30 +92,20 @@ def _model(policy: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the latest 0 versions are served",
-        files=_model("latest { }"),
-        places=("models/a/config.pbtxt:2:25",),
+    RuleCase.fires("when the latest 0 versions are served", _model("latest { }"), "models/a/config.pbtxt:2:25"),
+    RuleCase.fires("when a list is empty", _model("specific { versions: [ ] }"), "models/a/config.pbtxt:2:27"),
+    RuleCase.fires(
+        "when no version of the list exists", _model("specific { versions: [ 1, 3 ] }"), "models/a/config.pbtxt:2:29"
     ),
-    RuleCase(
-        title="fires when a list is empty",
-        files=_model("specific { versions: [ ] }"),
-        places=("models/a/config.pbtxt:2:27",),
+    RuleCase.fires(
+        "when a model has no version folder, though another has",
+        {"models/b/config.pbtxt": 'backend: "python"\n', **_model("latest { num_versions: 1 }")},
+        "1:1",
     ),
-    RuleCase(
-        title="fires when no version of the list exists",
-        files=_model("specific { versions: [ 1, 3 ] }"),
-        places=("models/a/config.pbtxt:2:29",),
-    ),
-    RuleCase(
-        title="fires when a model has no version folder, though another has",
-        files={"models/b/config.pbtxt": 'backend: "python"\n', **_model("latest { num_versions: 1 }")},
-        places=("models/b/config.pbtxt:1:1",),
-    ),
-    RuleCase(title="is quiet when one of them exists", files=_model("specific { versions: [ 1, 2 ] }")),
-    RuleCase(
-        title="is quiet about templates, and when no version exists at all",
-        files={
+    RuleCase.quiet("when one of them exists", _model("specific { versions: [ 1, 2 ] }")),
+    RuleCase.quiet(
+        "about templates, and when no version exists at all",
+        {
             "models/b/config.pbtxt": "version_policy { specific { versions: 7 } }\n",
             "models/a/config.pbtxt": "version_policy { latest { num_versions: ${n} } }\n",
         },

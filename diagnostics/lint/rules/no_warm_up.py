@@ -62,18 +62,8 @@ output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
 _TENSOR = "value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }"
 _SAMPLE = f'model_warmup {{ name: "one" batch_size: 1 inputs {{ key: "X" {_TENSOR} }} }}\n'
 CASES = (
-    RuleCase(
-        title="fires when a model that batches has no warm-up",
-        files={"models/safety/config.pbtxt": _COLD},
-        places=("models/safety/config.pbtxt:1:1",),
-    ),
-    RuleCase(title="is quiet with a warm-up", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
-    RuleCase(
-        title="is quiet about CPU models",
-        files={"models/safety/config.pbtxt": _COLD + "instance_group { kind: KIND_CPU }\n"},
-    ),
-    RuleCase(
-        title="is quiet when a template may become a warm-up",
-        files={"models/safety/config.pbtxt": _COLD + "${warm_up}\n"},
-    ),
+    RuleCase.fires("when a model that batches has no warm-up", {"models/safety/config.pbtxt": _COLD}, "1:1"),
+    RuleCase.quiet("with a warm-up", {"models/safety/config.pbtxt": _COLD + _SAMPLE}),
+    RuleCase.quiet("about CPU models", {"models/safety/config.pbtxt": _COLD + "instance_group { kind: KIND_CPU }\n"}),
+    RuleCase.quiet("when a template may become a warm-up", {"models/safety/config.pbtxt": _COLD + "${warm_up}\n"}),
 )

@@ -107,24 +107,20 @@ _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "ten
 _CALLER = 'backend: "python"\nparameters { key: "tensorrt_llm_model_name" value { string_value: "tensorrt_llm" } }\n'
 _IN_CODE = "request = pb_utils.InferenceRequest(model_name='tensorrt_llm', inputs=inputs)\n"
 CASES = (
-    RuleCase(
-        title="fires when nothing joins a tokenizer and an engine",
-        files=_STAGES,
-        places=("models/tensorrt_llm/config.pbtxt:1:1",),
-    ),
-    RuleCase(title="is quiet when an ensemble joins them", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
-    RuleCase(title="is quiet when a model joins them", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
-    RuleCase(
-        title="is quiet when a model's code joins them, whatever its parameters",
-        files={
+    RuleCase.fires("when nothing joins a tokenizer and an engine", _STAGES, "models/tensorrt_llm/config.pbtxt:1:1"),
+    RuleCase.quiet("when an ensemble joins them", {**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
+    RuleCase.quiet("when a model joins them", {**_STAGES, "models/bls/config.pbtxt": _CALLER}),
+    RuleCase.quiet(
+        "when a model's code joins them, whatever its parameters",
+        {
             **_STAGES,
             "models/bls/config.pbtxt": _CALLER.replace("tensorrt_llm_model_name", "tokenizer_dir"),
             "models/bls/1/model.py": _IN_CODE,
         },
     ),
-    RuleCase(
-        title="is quiet about models that only share common names",
-        files={
+    RuleCase.quiet(
+        "about models that only share common names",
+        {
             "models/a/config.pbtxt": _PRE.replace("INPUT_ID", "INPUT0").replace("REQUEST_INPUT_LEN", "INPUT1"),
             "models/b/config.pbtxt": _LLM.replace("input_ids", "INPUT0").replace("input_lengths", "INPUT1"),
         },

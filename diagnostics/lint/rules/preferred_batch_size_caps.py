@@ -57,22 +57,14 @@ def _model(batching: str) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the largest size is below the maximum batch",
-        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, 8 ]")},
-        places=("models/a/config.pbtxt:4:20",),
+    RuleCase.fires(
+        "when the largest size is below the maximum batch", _model("preferred_batch_size: [ 4, 8 ]"), "4:20"
     ),
-    RuleCase(
-        title="fires when 1 is preferred and a window is set",
-        files={"models/a/config.pbtxt": _model("preferred_batch_size: [1, 64] max_queue_delay_microseconds: 100")},
-        places=("models/a/config.pbtxt:4:20",),
+    RuleCase.fires(
+        "when 1 is preferred and a window is set",
+        _model("preferred_batch_size: [1, 64] max_queue_delay_microseconds: 100"),
+        "4:20",
     ),
-    RuleCase(
-        title="is quiet when the maximum batch is preferred, too",
-        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 32, 64 ]")},
-    ),
-    RuleCase(
-        title="is quiet when a size is a template",
-        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, ${size} ]")},
-    ),
+    RuleCase.quiet("when the maximum batch is preferred, too", _model("preferred_batch_size: [ 32, 64 ]")),
+    RuleCase.quiet("when a size is a template", _model("preferred_batch_size: [ 4, ${size} ]")),
 )

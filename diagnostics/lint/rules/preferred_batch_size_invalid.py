@@ -45,18 +45,11 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _MODEL = 'name: "a"\nbackend: "pytorch"\nmax_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 16 ] }\n'
 CASES = (
-    RuleCase(
-        title="fires when a size is above the largest",
-        files={"models/a/config.pbtxt": _MODEL},
-        places=("models/a/config.pbtxt:4:20",),
-    ),
-    RuleCase(
-        title="is quiet when all sizes fit",
-        files={"models/a/config.pbtxt": _MODEL.replace("16", "8")},
-    ),
-    RuleCase(
-        title="is quiet when the maximum batch comes from the backend or a template",
-        files={
+    RuleCase.fires("when a size is above the largest", _MODEL, "4:20"),
+    RuleCase.quiet("when all sizes fit", _MODEL.replace("16", "8")),
+    RuleCase.quiet(
+        "when the maximum batch comes from the backend or a template",
+        {
             "models/a/config.pbtxt": _MODEL.replace("8", "${most}"),
             "models/b/config.pbtxt": 'backend: "onnxruntime"\ndynamic_batching { preferred_batch_size: 16 }\n',
         },

@@ -55,11 +55,7 @@ def _quotient(node: PromqlNode) -> bool:
 
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
-    RuleCase(
-        title="fires when a ratio is averaged",
-        files=recording(f"avg({_QUEUE} / {_DONE} / 1000)"),
-        places=("rules.yaml:5:15",),
-    ),
-    RuleCase(title="is quiet when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
-    RuleCase(title="is quiet about the largest ratio", files=recording(f"max({_QUEUE} / {_DONE})")),
+    RuleCase.fires("when a ratio is averaged", recording(f"avg({_QUEUE} / {_DONE} / 1000)"), "5:15"),
+    RuleCase.quiet("when sums are divided", recording(f"sum({_QUEUE}) / sum({_DONE})")),
+    RuleCase.quiet("about the largest ratio", recording(f"max({_QUEUE} / {_DONE})")),
 )

@@ -72,15 +72,10 @@ def _one_event(counted: PromqlNode) -> float:
 
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
-    RuleCase(
-        title="fires when a rate is clamped to 1",
-        files=recording(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires("when a rate is clamped to 1", recording(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"), "5:15"),
+    RuleCase.fires("when 1 is added", recording(f"{_QUEUE} / (1 + {_DONE})"), "5:15"),
+    RuleCase.quiet(
+        "when the floor is below one event of the range", recording(f"{_QUEUE} / clamp_min({_DONE}, 0.001)")
     ),
-    RuleCase(title="fires when 1 is added", files=recording(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
-    RuleCase(
-        title="is quiet when the floor is below one event of the range",
-        files=recording(f"{_QUEUE} / clamp_min({_DONE}, 0.001)"),
-    ),
-    RuleCase(title="is quiet when the rate itself divides", files=recording(f"{_QUEUE} / ({_DONE} > 0)")),
+    RuleCase.quiet("when the rate itself divides", recording(f"{_QUEUE} / ({_DONE} > 0)")),
 )

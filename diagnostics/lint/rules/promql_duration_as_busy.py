@@ -62,24 +62,22 @@ def _related(node: PromqlNode) -> bool:
 
 _INFER = f"rate({names.INFER_DURATION}[5m])"
 CASES = (
-    RuleCase(
-        title="fires when a duration is shown as a share",
-        files=recording(f"sum by (model) ({_INFER}) / 1e6", record="busy"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires(
+        "when a duration is shown as a share", recording(f"sum by (model) ({_INFER}) / 1e6", record="busy"), "5:15"
     ),
-    RuleCase(
-        title="is quiet about the time per request or of executions",
-        files=recording(
+    RuleCase.quiet(
+        "about the time per request or of executions",
+        recording(
             f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
             record="busy",
         ),
     ),
-    RuleCase(
-        title="is quiet when a rule records the duration for others",
-        files=recording(f"sum by (model) ({_INFER}) / 1e6", record="compute_seconds"),
+    RuleCase.quiet(
+        "when a rule records the duration for others",
+        recording(f"sum by (model) ({_INFER}) / 1e6", record="compute_seconds"),
     ),
-    RuleCase(
-        title="is quiet about the queue: its rate is the number of waiting requests (Little)",
-        files=recording("rate(nv_inference_queue_duration_us[5m]) / 1e6", record="busy"),
+    RuleCase.quiet(
+        "about the queue: its rate is the number of waiting requests (Little)",
+        recording("rate(nv_inference_queue_duration_us[5m]) / 1e6", record="busy"),
     ),
 )

@@ -61,15 +61,11 @@ def _panel(expr: str) -> dict[str, str]:
 
 _KV = names.ENGINE_KV
 CASES = (
-    RuleCase(
-        title="fires when values are summed",
-        files=recording(f"sum by (model) ({names.ENGINE_KV})"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires("when values are summed", recording(f"sum by (model) ({names.ENGINE_KV})"), "5:15"),
+    RuleCase.fires("when a panel draws all values", _panel(names.ENGINE_KV), "1:51"),
+    RuleCase.quiet(
+        "when one value is selected, or values stay separate",
+        recording(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
     ),
-    RuleCase(title="fires when a panel draws all values", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
-    RuleCase(
-        title="is quiet when one value is selected, or values stay separate",
-        files=recording(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
-    ),
-    RuleCase(title="is quiet about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
+    RuleCase.quiet("about requests on one axis", _panel(names.ENGINE_REQUESTS)),
 )

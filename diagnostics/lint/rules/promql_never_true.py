@@ -173,9 +173,9 @@ CASES = (
         files=recording("rate(nv_inference_count[5s])"),
         places=_AT,
     ),
-    RuleCase(
-        title="is quiet when operands share labels, or emptiness is intended",
-        files=_alert(
+    RuleCase.quiet(
+        "when operands share labels, or emptiness is intended",
+        _alert(
             "sum by (model) (rate(nv_inference_request_failure[5m])) / "
             "sum by (model) (rate(nv_inference_request_success[5m])) > 0.05 or absent(nv_gpu_utilization > 2)"
         ),

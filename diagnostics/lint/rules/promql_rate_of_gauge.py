@@ -51,14 +51,10 @@ def _rated(above: Sequence[PromqlNode]) -> bool:
 
 
 CASES = (
-    RuleCase(
-        title="fires on a rate of waiting requests",
-        files=recording("rate(nv_inference_pending_request_count[5m])"),
-        places=("rules.yaml:5:15",),
-    ),
-    RuleCase(
-        title="is quiet about a gauge that only grows, and about counters",
-        files=recording(
+    RuleCase.fires("on a rate of waiting requests", recording("rate(nv_inference_pending_request_count[5m])"), "5:15"),
+    RuleCase.quiet(
+        "about a gauge that only grows, and about counters",
+        recording(
             "rate(nv_trt_llm_general_metrics{general_type='iteration_counter'}[5m]) + rate(nv_inference_count[5m])"
         ),
     ),

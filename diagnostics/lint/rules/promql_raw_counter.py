@@ -83,22 +83,19 @@ def _rules(expr: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when an alert compares a counter",
-        files=_rules("nv_inference_request_failure > 0"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires("when an alert compares a counter", _rules("nv_inference_request_failure > 0"), "5:15"),
+    RuleCase.fires(
+        "for both counters of a ratio",
+        _rules("sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success)"),
+        "5:15",
+        "5:15",
     ),
-    RuleCase(
-        title="fires for both counters of a ratio",
-        files=_rules("sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success)"),
-        places=("rules.yaml:5:15", "rules.yaml:5:15"),
+    RuleCase.quiet(
+        "about rates, and about the presence of a counter",
+        _rules("absent(nv_inference_count) or rate(nv_inference_count[5m]) == 0 and nv_inference_count"),
     ),
-    RuleCase(
-        title="is quiet about rates, and about the presence of a counter",
-        files=_rules("absent(nv_inference_count) or rate(nv_inference_count[5m]) == 0 and nv_inference_count"),
-    ),
-    RuleCase(
-        title="is quiet about increases since an earlier time, and about gauges",
-        files=_rules("nv_inference_count - nv_inference_count offset 5m > nv_inference_pending_request_count"),
+    RuleCase.quiet(
+        "about increases since an earlier time, and about gauges",
+        _rules("nv_inference_count - nv_inference_count offset 5m > nv_inference_pending_request_count"),
     ),
 )

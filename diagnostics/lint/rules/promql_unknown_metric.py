@@ -55,19 +55,11 @@ def _recorded(see: QueryView) -> set[str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a metric was removed",
-        files=recording("avg(nv_inference_load_ratio)"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires("when a metric was removed", recording("avg(nv_inference_load_ratio)"), "5:15"),
+    RuleCase.fires("when a metric never existed", recording("rate(nv_inference_requests_total[5m])"), "5:15"),
+    RuleCase.quiet(
+        "about current metrics, histograms and summaries",
+        recording("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
     ),
-    RuleCase(
-        title="fires when a metric never existed",
-        files=recording("rate(nv_inference_requests_total[5m])"),
-        places=("rules.yaml:5:15",),
-    ),
-    RuleCase(
-        title="is quiet about current metrics, histograms and summaries",
-        files=recording("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
-    ),
-    RuleCase(title="is quiet when a rule records the metric", files=recording("nv_busy + 1", record="nv_busy")),
+    RuleCase.quiet("when a rule records the metric", recording("nv_busy + 1", record="nv_busy")),
 )

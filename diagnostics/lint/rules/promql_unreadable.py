@@ -44,22 +44,15 @@ def lint(see: QueryView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when an expression is too long to parse",
-        files=recording(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires(
+        "when an expression is too long to parse",
+        recording(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
+        "5:15",
     ),
-    RuleCase(
-        title="fires when a bracket is missing",
-        files=recording("sum(rate(nv_inference_count[5m])"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires("when a bracket is missing", recording("sum(rate(nv_inference_count[5m])"), "5:15"),
+    RuleCase.quiet(
+        "about variables of dashboards",
+        recording("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
     ),
-    RuleCase(
-        title="is quiet about variables of dashboards",
-        files=recording("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
-    ),
-    RuleCase(
-        title="is quiet about queries of other things",
-        files=recording("{app=`x`} |= `error`".replace("{", '"{') + '"'),
-    ),
+    RuleCase.quiet("about queries of other things", recording("{app=`x`} |= `error`".replace("{", '"{') + '"')),
 )

@@ -58,18 +58,9 @@ def _without_buckets(node: PromqlNode) -> str:
 
 _BUCKETS = f"rate({names.FIRST_RESPONSE}_bucket[5m])"
 CASES = (
-    RuleCase(
-        title="fires on a quantile over models",
-        files=recording("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"),
-        places=("rules.yaml:5:15",),
+    RuleCase.fires(
+        "on a quantile over models", recording("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"), "5:15"
     ),
-    RuleCase(
-        title="fires when le is dropped",
-        files=recording(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"),
-        places=("rules.yaml:5:15",),
-    ),
-    RuleCase(
-        title="is quiet when le is kept",
-        files=recording(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))"),
-    ),
+    RuleCase.fires("when le is dropped", recording(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"), "5:15"),
+    RuleCase.quiet("when le is kept", recording(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))")),
 )

@@ -66,11 +66,7 @@ def _files(algorithm: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when an FP8 engine has no record",
-        files=_files('"FP8"'),
-        places=("models/llm/config.pbtxt:1:1",),
-    ),
-    RuleCase(title="is quiet when a record exists", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
-    RuleCase(title="is quiet when nothing is quantized", files=_files("null")),
+    RuleCase.fires("when an FP8 engine has no record", _files('"FP8"'), "models/llm/config.pbtxt:1:1"),
+    RuleCase.quiet("when a record exists", {**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
+    RuleCase.quiet("when nothing is quantized", _files("null")),
 )

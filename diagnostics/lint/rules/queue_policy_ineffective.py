@@ -107,33 +107,26 @@ dynamic_batching {{ max_queue_delay_microseconds: {window}
 
 _AT = "models/a/config.pbtxt:5:26"
 CASES = (
-    RuleCase(
-        title="fires when an override has no default", files=_model("allow_timeout_override: true"), places=(_AT,)
-    ),
-    RuleCase(
-        title="fires when requests expire within the window",
-        files=_model(f"{_TIMEOUT}: 1000"),
-        places=(_AT,),
-    ),
-    RuleCase(title="fires when the queue is shorter than a batch", files=_model("max_queue_size: 4"), places=(_AT,)),
-    RuleCase(
-        title="fires when a timeout only delays, beyond the budget",
-        files=_model(f"timeout_action: DELAY {_TIMEOUT}: 500000"),
-        places=(_AT, "models/a/config.pbtxt:5:48"),
+    RuleCase.fires("when an override has no default", _model("allow_timeout_override: true"), _AT),
+    RuleCase.fires("when requests expire within the window", _model(f"{_TIMEOUT}: 1000"), _AT),
+    RuleCase.fires("when the queue is shorter than a batch", _model("max_queue_size: 4"), _AT),
+    RuleCase.fires(
+        "when a timeout only delays, beyond the budget",
+        _model(f"timeout_action: DELAY {_TIMEOUT}: 500000"),
+        _AT,
+        "5:48",
         settings=LintSettings(latency_budget_seconds=0.2),
     ),
-    RuleCase(
-        title="fires when an engine's requests have a timeout",
-        files=_model(f"{_TIMEOUT}: 500000", backend="tensorrtllm"),
-        places=(_AT,),
+    RuleCase.fires(
+        "when an engine's requests have a timeout", _model(f"{_TIMEOUT}: 500000", backend="tensorrtllm"), _AT
     ),
-    RuleCase(
-        title="is quiet when the policy refuses in time",
-        files=_model(f"{_TIMEOUT}: 100000 allow_timeout_override: true max_queue_size: 64"),
+    RuleCase.quiet(
+        "when the policy refuses in time",
+        _model(f"{_TIMEOUT}: 100000 allow_timeout_override: true max_queue_size: 64"),
         settings=LintSettings(latency_budget_seconds=0.2),
     ),
-    RuleCase(
-        title="is quiet when the values are templates",
-        files=_model(f"{_TIMEOUT}: ${{timeout}} max_queue_size: ${{size}}", window="${window}"),
+    RuleCase.quiet(
+        "when the values are templates",
+        _model(f"{_TIMEOUT}: ${{timeout}} max_queue_size: ${{size}}", window="${window}"),
     ),
 )

@@ -54,14 +54,7 @@ def _model(batching: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the queue has a limit",
-        files=_model("default_queue_policy { max_queue_size: 64 }"),
-        places=("models/a/config.pbtxt:3:20",),
-    ),
-    RuleCase(title="is quiet when there is no policy", files=_model("max_queue_delay_microseconds: 100")),
-    RuleCase(
-        title="is quiet when the limit is 0, which means no limit",
-        files=_model("default_queue_policy { max_queue_size: 0 }"),
-    ),
+    RuleCase.fires("when the queue has a limit", _model("default_queue_policy { max_queue_size: 64 }"), "3:20"),
+    RuleCase.quiet("when there is no policy", _model("max_queue_delay_microseconds: 100")),
+    RuleCase.quiet("when the limit is 0, which means no limit", _model("default_queue_policy { max_queue_size: 0 }")),
 )

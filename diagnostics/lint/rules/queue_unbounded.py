@@ -51,12 +51,7 @@ _MODEL = 'name: "a"\nbackend: "pytorch"\ndynamic_batching { }\n'
 _LIMITED = _MODEL.replace("{ }", "{ default_queue_policy { max_queue_size: 64 } }")
 _BUDGET = LintSettings(latency_budget_seconds=0.2)
 CASES = (
-    RuleCase(
-        title="fires without a limit",
-        files={"models/a/config.pbtxt": _MODEL},
-        places=("models/a/config.pbtxt:3:1",),
-        settings=_BUDGET,
-    ),
-    RuleCase(title="is quiet with a limit", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
-    RuleCase(title="is quiet without a budget in the settings", files={"models/a/config.pbtxt": _MODEL}),
+    RuleCase.fires("without a limit", _MODEL, "3:1", settings=_BUDGET),
+    RuleCase.quiet("with a limit", _LIMITED, settings=_BUDGET),
+    RuleCase.quiet("without a budget in the settings", _MODEL),
 )

@@ -86,40 +86,20 @@ def _model(more: str) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires when priorities have no default",
-        files={"models/a/config.pbtxt": _model("dynamic_batching { priority_levels: 2 }")},
-        places=("models/a/config.pbtxt:4:20",),
+    RuleCase.fires("when priorities have no default", _model("dynamic_batching { priority_levels: 2 }"), "4:20"),
+    RuleCase.fires(
+        "when priorities should keep their order",
+        _model("dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }"),
+        "4:20",
     ),
-    RuleCase(
-        title="fires when priorities should keep their order",
-        files={
-            "models/a/config.pbtxt": _model(
-                "dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }"
-            )
-        },
-        places=("models/a/config.pbtxt:4:20",),
+    RuleCase.fires(
+        "when a decoupled model is cached",
+        _model("model_transaction_policy { decoupled: true }\nresponse_cache { enable: true }"),
+        "5:18",
     ),
-    RuleCase(
-        title="fires when a decoupled model is cached",
-        files={
-            "models/a/config.pbtxt": _model(
-                "model_transaction_policy { decoupled: true }\nresponse_cache { enable: true }"
-            )
-        },
-        places=("models/a/config.pbtxt:5:18",),
-    ),
-    RuleCase(
-        title="fires on two batchers",
-        files={"models/a/config.pbtxt": _model("dynamic_batching { }\nsequence_batching { }")},
-        places=("models/a/config.pbtxt:5:1",),
-    ),
-    RuleCase(
-        title="is quiet when the settings are compatible",
-        files={
-            "models/a/config.pbtxt": _model(
-                "dynamic_batching { priority_levels: 2 default_priority_level: 2 }\nresponse_cache { enable: true }"
-            )
-        },
+    RuleCase.fires("on two batchers", _model("dynamic_batching { }\nsequence_batching { }"), "5:1"),
+    RuleCase.quiet(
+        "when the settings are compatible",
+        _model("dynamic_batching { priority_levels: 2 default_priority_level: 2 }\nresponse_cache { enable: true }"),
     ),
 )

@@ -122,46 +122,52 @@ def _tensors(*given: str) -> str:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a tensor has no name or another's, or a control appears twice",
-        files=_model(f"control_input {{ control {_START} }}\n{_tensors(_START, _ID)}\n{_tensors('')}"),
-        places=("models/a/config.pbtxt:3:15", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:6:17"),
+    RuleCase.fires(
+        "when a tensor has no name or another's, or a control appears twice",
+        _model(f"control_input {{ control {_START} }}\n{_tensors(_START, _ID)}\n{_tensors('')}"),
+        "3:15",
+        "4:39",
+        "6:17",
     ),
-    RuleCase(
-        title="fires when there are no values, too many lists, or another number of values than two",
-        files=_model(
+    RuleCase.fires(
+        "when there are no values, too many lists, or another number of values than two",
+        _model(
             _tensors(
                 "{ kind: CONTROL_SEQUENCE_START }",
                 "{ kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ] }",
                 "{ kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 1 ] }",
             )
         ),
-        places=("models/a/config.pbtxt:3:39", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:5:68"),
+        "3:39",
+        "4:39",
+        "5:68",
     ),
-    RuleCase(
-        title="fires when a correlation id has no type, or the values of a flag",
-        files=_model(_tensors("{ kind: CONTROL_SEQUENCE_CORRID }"))
+    RuleCase.fires(
+        "when a correlation id has no type, or the values of a flag",
+        _model(_tensors("{ kind: CONTROL_SEQUENCE_CORRID }"))
         | {
             "models/b/config.pbtxt": "sequence_batching { control_input { name: 'I' control "
             "{ kind: CONTROL_SEQUENCE_CORRID int32_false_true: [ 0, 1 ] } } }\n"
         },
-        places=("models/a/config.pbtxt:3:37", "models/b/config.pbtxt:1:87"),
+        "models/a/config.pbtxt:3:37",
+        "models/b/config.pbtxt:1:87",
     ),
-    RuleCase(
-        title="fires when a size is above the largest, and a share above 1",
-        files=_model("oldest { preferred_batch_size: [ 8 ] }")
+    RuleCase.fires(
+        "when a size is above the largest, and a share above 1",
+        _model("oldest { preferred_batch_size: [ 8 ] }")
         | {
             "models/b/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: 2.5f } }\n",
             "models/c/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: inf } }\n",
         },
-        places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56", "models/c/config.pbtxt:1:56"),
+        "models/a/config.pbtxt:3:10",
+        "models/b/config.pbtxt:1:56",
+        "models/c/config.pbtxt:1:56",
     ),
-    RuleCase(
-        title="is quiet about valid controls",
-        files=_model(f"oldest {{ preferred_batch_size: [ 1, 4 ] }}\n{_tensors(_START, _ID)}"),
+    RuleCase.quiet(
+        "about valid controls", _model(f"oldest {{ preferred_batch_size: [ 1, 4 ] }}\n{_tensors(_START, _ID)}")
     ),
-    RuleCase(
-        title="is quiet about templates",
-        files=_model(_tensors("{ kind: ${kind} }", "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ ${ready} ] }")),
+    RuleCase.quiet(
+        "about templates",
+        _model(_tensors("{ kind: ${kind} }", "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ ${ready} ] }")),
     ),
 )

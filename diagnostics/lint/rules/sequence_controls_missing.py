@@ -70,21 +70,17 @@ def _controls(*kinds: str) -> str:
 
 _PLACE = "models/a/config.pbtxt:3:19"
 CASES = (
-    RuleCase(
-        title="fires when a batch of slots has neither start nor ready",
-        files=_model("direct { }"),
-        places=(_PLACE, _PLACE),
+    RuleCase.fires("when a batch of slots has neither start nor ready", _model("direct { }"), _PLACE, _PLACE),
+    RuleCase.fires(
+        "when strategy `oldest` has no correlation id",
+        _model(f"oldest {{ max_candidate_sequences: 4 }}\n{_controls(START)}"),
+        _PLACE,
     ),
-    RuleCase(
-        title="fires when strategy `oldest` has no correlation id",
-        files=_model(f"oldest {{ max_candidate_sequences: 4 }}\n{_controls(START)}"),
-        places=(_PLACE,),
+    RuleCase.quiet("when a batch of slots has both controls", _model(_controls(START, READY))),
+    RuleCase.quiet(
+        "when the server keeps and initialises the state",
+        _model("oldest { }\nstate { initial_state { name: 'i' zero_data: true } }"),
     ),
-    RuleCase(title="is quiet when a batch of slots has both controls", files=_model(_controls(START, READY))),
-    RuleCase(
-        title="is quiet when the server keeps and initialises the state",
-        files=_model("oldest { }\nstate { initial_state { name: 'i' zero_data: true } }"),
-    ),
-    RuleCase(title="is quiet about Python models", files=_model("direct { }", backend="python")),
-    RuleCase(title="is quiet about templates", files=_model("direct { }\ncontrol_input ${controls}")),
+    RuleCase.quiet("about Python models", _model("direct { }", backend="python")),
+    RuleCase.quiet("about templates", _model("direct { }\ncontrol_input ${controls}")),
 )

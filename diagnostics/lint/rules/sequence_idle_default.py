@@ -44,11 +44,7 @@ def _model(more: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when no time is set",
-        files=_model("direct { }"),
-        places=("models/a/config.pbtxt:2:19",),
-    ),
-    RuleCase(title="is quiet when a time is set", files=_model("max_sequence_idle_microseconds: 1000000")),
-    RuleCase(title="is quiet about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
+    RuleCase.fires("when no time is set", _model("direct { }"), "2:19"),
+    RuleCase.quiet("when a time is set", _model("max_sequence_idle_microseconds: 1000000")),
+    RuleCase.quiet("about a template", _model("max_sequence_idle_microseconds: ${idle}")),
 )

@@ -48,19 +48,13 @@ def _model(more: str, most: int = 0) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires on strategy `oldest` without a number of candidates",
-        files=_model("oldest { }", most=8),
-        places=("models/a/config.pbtxt:3:28",),
+    RuleCase.fires("on strategy `oldest` without a number of candidates", _model("oldest { }", most=8), "3:28"),
+    RuleCase.fires(
+        "when a model that does not batch has the default strategy",
+        _model("max_sequence_idle_microseconds: 5000000"),
+        "3:19",
     ),
-    RuleCase(
-        title="fires when a model that does not batch has the default strategy",
-        files=_model("max_sequence_idle_microseconds: 5000000"),
-        places=("models/a/config.pbtxt:3:19",),
-    ),
-    RuleCase(title="is quiet with candidates", files=_model("oldest { max_candidate_sequences: 8 }")),
-    RuleCase(title="is quiet when each place in a batch is a slot", files=_model("direct { }", most=8)),
-    RuleCase(
-        title="is quiet about iterative sequences, and templates", files=_model("iterative_sequence: true ${more}")
-    ),
+    RuleCase.quiet("with candidates", _model("oldest { max_candidate_sequences: 8 }")),
+    RuleCase.quiet("when each place in a batch is a slot", _model("direct { }", most=8)),
+    RuleCase.quiet("about iterative sequences, and templates", _model("iterative_sequence: true ${more}")),
 )

@@ -130,14 +130,12 @@ CASES = (
         files={**_model(_GOOD.replace("zero_data: true", 'data_file: "x"')), "models/a/initial_state/y": ""},
         places=_PLACE,
     ),
-    RuleCase(
-        title="fires when two states share a name, or an output has other dimensions",
-        files=_model("", rest='state { input_name: "I" output_name: "Y" dims: [ 3 ] }'),
-        places=("models/a/config.pbtxt:6:9", "models/a/config.pbtxt:6:25"),
+    RuleCase.fires(
+        "when two states share a name, or an output has other dimensions",
+        _model("", rest='state { input_name: "I" output_name: "Y" dims: [ 3 ] }'),
+        "6:9",
+        "6:25",
     ),
-    RuleCase(
-        title="is quiet when states and outputs match",
-        files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }'),
-    ),
-    RuleCase(title="is quiet about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
+    RuleCase.quiet("when states and outputs match", _model(_GOOD, rest='state { input_name: "K" output_name: "Y" }')),
+    RuleCase.quiet("about templates", _model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
 )

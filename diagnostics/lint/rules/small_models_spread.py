@@ -73,18 +73,16 @@ def _model(name: str, gpu: int) -> dict[str, str | bytes]:
 
 _MEMORY = LintSettings(gpu_memory_bytes=1000)
 CASES = (
-    RuleCase(
-        title="fires when two small models hold a GPU each",
-        files={**_model("a", 0), **_model("b", 1)},
-        places=("models/a/config.pbtxt:1:1",),
+    RuleCase.fires(
+        "when two small models hold a GPU each",
+        {**_model("a", 0), **_model("b", 1)},
+        "models/a/config.pbtxt:1:1",
         settings=_MEMORY,
     ),
-    RuleCase(
-        title="is quiet when the models share a GPU", files={**_model("a", 0), **_model("b", 0)}, settings=_MEMORY
-    ),
-    RuleCase(
-        title="is quiet when the models would fill a GPU",
-        files={**_model("a", 0), **_model("b", 1)},
+    RuleCase.quiet("when the models share a GPU", {**_model("a", 0), **_model("b", 0)}, settings=_MEMORY),
+    RuleCase.quiet(
+        "when the models would fill a GPU",
+        {**_model("a", 0), **_model("b", 1)},
         settings=LintSettings(gpu_memory_bytes=300),
     ),
 )

@@ -75,31 +75,31 @@ def _decoupled(model: ModelFolder) -> bool:
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "tokenize" } }\n'
 _STAGE = 'name: "tokenize"\nbackend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
 CASES = (
-    RuleCase(
-        title="fires when a member has one instance",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/tokenize/config.pbtxt": _STAGE},
-        places=("models/tokenize/config.pbtxt:3:18",),
+    RuleCase.fires(
+        "when a member has one instance",
+        {"models/all/config.pbtxt": _ENSEMBLE, "models/tokenize/config.pbtxt": _STAGE},
+        "models/tokenize/config.pbtxt:3:18",
     ),
-    RuleCase(
-        title="is quiet about more instances, or a template",
-        files={
+    RuleCase.quiet(
+        "about more instances, or a template",
+        {
             "models/all/config.pbtxt": _ENSEMBLE.replace("}\n", 'step { model_name: "detokenize" } }\n'),
             "models/tokenize/config.pbtxt": _STAGE.replace("count: 1", "count: 5"),
             "models/detokenize/config.pbtxt": _STAGE.replace("count: 1", "count: ${count}"),
         },
     ),
-    RuleCase(title="is quiet when no ensemble calls the model", files={"models/tokenize/config.pbtxt": _STAGE}),
-    RuleCase(
-        title="is quiet when the model calls others",
-        files={
+    RuleCase.quiet("when no ensemble calls the model", {"models/tokenize/config.pbtxt": _STAGE}),
+    RuleCase.quiet(
+        "when the model calls others",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/tokenize/config.pbtxt": _STAGE,
             "models/tokenize/1/model.py": "pb_utils.InferenceRequest(model_name='x').exec()",
         },
     ),
-    RuleCase(
-        title="is quiet when the model computes on a GPU",
-        files={
+    RuleCase.quiet(
+        "when the model computes on a GPU",
+        {
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/tokenize/config.pbtxt": _STAGE,
             "models/tokenize/1/model.py": "self.model.to('cuda')",

@@ -33,18 +33,15 @@ def lint(see: TroubleView) -> Iterator[LintProblem]:
 
 _READ = 'name: "a"\n'
 CASES = (
-    RuleCase(
-        title="fires when a link leads to a folder around it",
-        files={"models/a/config.pbtxt": _READ, "models/again": Link(to="../models")},
-        places=("models/again:1:1",),
+    RuleCase.fires(
+        "when a link leads to a folder around it",
+        {"models/a/config.pbtxt": _READ, "models/again": Link(to="../models")},
+        "models/again:1:1",
     ),
-    RuleCase(
-        title="fires when a link leads to itself",
-        files={"models/a/config.pbtxt": _READ, "models/self": Link(to="self")},
-        places=("models/self:1:1",),
+    RuleCase.fires(
+        "when a link leads to itself",
+        {"models/a/config.pbtxt": _READ, "models/self": Link(to="self")},
+        "models/self:1:1",
     ),
-    RuleCase(
-        title="is quiet about a link to another model",
-        files={"models/a/config.pbtxt": _READ, "models/b": Link(to="a")},
-    ),
+    RuleCase.quiet("about a link to another model", {"models/a/config.pbtxt": _READ, "models/b": Link(to="a")}),
 )

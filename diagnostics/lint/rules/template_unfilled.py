@@ -50,18 +50,7 @@ def _shown(text: Text) -> str:
 
 _STRING = 'name: "a"\nparameters { key: "p" value { string_value: "${p}" } }\n'
 CASES = (
-    RuleCase(
-        title="fires once for an unfilled number",
-        files={"models/a/config.pbtxt": _STRING + "max_batch_size: ${size}\n"},
-        places=("models/a/config.pbtxt:3:17",),
-    ),
-    RuleCase(
-        title="fires on an unfilled parameter",
-        files={"models/a/config.pbtxt": _STRING},
-        places=("models/a/config.pbtxt:2:45",),
-    ),
-    RuleCase(
-        title="is quiet when every field is filled in",
-        files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")},
-    ),
+    RuleCase.fires("once for an unfilled number", _STRING + "max_batch_size: ${size}\n", "3:17"),
+    RuleCase.fires("on an unfilled parameter", _STRING, "2:45"),
+    RuleCase.quiet("when every field is filled in", _STRING.replace("${p}", "$5 {x}")),
 )

@@ -65,24 +65,24 @@ def _model(tensor: str, backend: str = "python", field: str = "input") -> dict[s
 
 
 CASES = (
-    RuleCase(
-        title="fires when an image includes the batch dimension",
-        files=_model("format: FORMAT_NCHW dims: [ 1, 3, 224, 224 ]"),
-        places=("models/a/config.pbtxt:2:42",),
+    RuleCase.fires(
+        "when an image includes the batch dimension",
+        _model("format: FORMAT_NCHW dims: [ 1, 3, 224, 224 ]"),
+        "models/a/config.pbtxt:2:42",
     ),
-    RuleCase(
-        title="fires when a model that is not TensorRT's has a shape tensor",
-        files=_model("dims: [ 4 ] is_shape_tensor: true"),
-        places=("models/a/config.pbtxt:2:54",),
+    RuleCase.fires(
+        "when a model that is not TensorRT's has a shape tensor",
+        _model("dims: [ 4 ] is_shape_tensor: true"),
+        "models/a/config.pbtxt:2:54",
     ),
-    RuleCase(
-        title="fires when the file of labels is missing",
-        files=_model('dims: [ 4 ] label_filename: "labels.txt"', field="output"),
-        places=("models/a/config.pbtxt:2:55",),
+    RuleCase.fires(
+        "when the file of labels is missing",
+        _model('dims: [ 4 ] label_filename: "labels.txt"', field="output"),
+        "models/a/config.pbtxt:2:55",
     ),
-    RuleCase(
-        title="is quiet about images, TensorRT's shapes and existing label files",
-        files={
+    RuleCase.quiet(
+        "about images, TensorRT's shapes and existing label files",
+        {
             **_model('dims: [ 4 ] label_filename: "there.txt"', field="output"),
             "models/b/config.pbtxt": 'backend: "tensorrt"\ninput { name: "X" dims: [ 4 ] is_shape_tensor: true }\n',
             "models/c/config.pbtxt": 'input { name: "X" format: FORMAT_NHWC dims: [ 224, 224, 3 ] }\n',

@@ -55,17 +55,9 @@ def _model(tensor: str, backend: str = "python") -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a name is missing",
-        files=_model("data_type: TYPE_FP32 dims: [ 4 ]"),
-        places=("models/a/config.pbtxt:2:9",),
-    ),
-    RuleCase(
-        title="fires when type and shape are missing",
-        files=_model('name: "X" dims: [ ]'),
-        places=("models/a/config.pbtxt:2:9",),
-    ),
-    RuleCase(title="is quiet when the backend completes the tensors", files=_model('name: "X"', "onnxruntime")),
-    RuleCase(title="is quiet about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
-    RuleCase(title="is quiet about complete tensors", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
+    RuleCase.fires("when a name is missing", _model("data_type: TYPE_FP32 dims: [ 4 ]"), "models/a/config.pbtxt:2:9"),
+    RuleCase.fires("when type and shape are missing", _model('name: "X" dims: [ ]'), "models/a/config.pbtxt:2:9"),
+    RuleCase.quiet("when the backend completes the tensors", _model('name: "X"', "onnxruntime")),
+    RuleCase.quiet("about templates", _model('name: "X" data_type: ${type} dims: [ ${size} ]')),
+    RuleCase.quiet("about complete tensors", _model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
 )

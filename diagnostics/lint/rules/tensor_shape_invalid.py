@@ -80,27 +80,17 @@ def _model(tensor: str, most: str = "8") -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(title="fires when a size is 0", files=_model("dims: [ 4, 0 ]"), places=("models/a/config.pbtxt:3:21",)),
-    RuleCase(
-        title="fires when a reshape loses elements",
-        files=_model("dims: [ 4 ] reshape { shape: [ 2 ] }"),
-        places=("models/a/config.pbtxt:3:33",),
+    RuleCase.fires("when a size is 0", _model("dims: [ 4, 0 ]"), "3:21"),
+    RuleCase.fires("when a reshape loses elements", _model("dims: [ 4 ] reshape { shape: [ 2 ] }"), "3:33"),
+    RuleCase.fires(
+        "when elements move across a variable size", _model("dims: [ 2, -1, 3 ] reshape { shape: [ -1, 6 ] }"), "3:40"
     ),
-    RuleCase(
-        title="fires when elements move across a variable size",
-        files=_model("dims: [ 2, -1, 3 ] reshape { shape: [ -1, 6 ] }"),
-        places=("models/a/config.pbtxt:3:40",),
+    RuleCase.fires(
+        "when a model that does not batch has a scalar", _model("dims: [ 1 ] reshape { shape: [ ] }", most="0"), "3:33"
     ),
-    RuleCase(
-        title="fires when a model that does not batch has a scalar",
-        files=_model("dims: [ 1 ] reshape { shape: [ ] }", most="0"),
-        places=("models/a/config.pbtxt:3:33",),
+    RuleCase.quiet(
+        "about scalars of models that batch, and variable sizes",
+        _model('dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ -1, 2, 2 ] }'),
     ),
-    RuleCase(
-        title="is quiet about scalars of models that batch, and variable sizes",
-        files=_model(
-            'dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ -1, 2, 2 ] }'
-        ),
-    ),
-    RuleCase(title="is quiet about templates", files=_model("dims: [ ${size}, 0 ]")),
+    RuleCase.quiet("about templates", _model("dims: [ ${size}, 0 ]")),
 )

@@ -98,22 +98,23 @@ def _engine(vocabulary: int) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the stages read two folders",
-        files={**_ALL, **_stage("pre", "/models/v1/tokenizer"), **_stage("post", "/models/v2/tokenizer")},
-        places=("models/post/config.pbtxt:2:57",),
+    RuleCase.fires(
+        "when the stages read two folders",
+        {**_ALL, **_stage("pre", "/models/v1/tokenizer"), **_stage("post", "/models/v2/tokenizer")},
+        "models/post/config.pbtxt:2:57",
     ),
-    RuleCase(
-        title="fires when the engine knows fewer ids, and not the end",
-        files={**_ALL, **_stage("pre", "tokenizer"), **_engine(1000)},
-        places=("models/pre/config.pbtxt:2:57", "models/pre/config.pbtxt:2:57"),
+    RuleCase.fires(
+        "when the engine knows fewer ids, and not the end",
+        {**_ALL, **_stage("pre", "tokenizer"), **_engine(1000)},
+        "models/pre/config.pbtxt:2:57",
+        "models/pre/config.pbtxt:2:57",
     ),
-    RuleCase(
-        title="is quiet when the engine's vocabulary is padded",
-        files={**_ALL, **_stage("pre", "tokenizer"), **_stage("post", "tokenizer/"), **_engine(32064)},
+    RuleCase.quiet(
+        "when the engine's vocabulary is padded",
+        {**_ALL, **_stage("pre", "tokenizer"), **_stage("post", "tokenizer/"), **_engine(32064)},
     ),
-    RuleCase(
-        title="is quiet when folders are templates",
-        files={**_ALL, **_stage("pre", "${tokenizer_dir}"), **_stage("post", "/models/tokenizer")},
+    RuleCase.quiet(
+        "when folders are templates",
+        {**_ALL, **_stage("pre", "${tokenizer_dir}"), **_stage("post", "/models/tokenizer")},
     ),
 )

@@ -54,14 +54,10 @@ _COMPOSE = """services:
     command: tritonserver --model-repository=/models --log-verbose 1 --model-control-mode=poll
 """
 CASES = (
-    RuleCase(
-        title="fires for verbose logs and of polling",
-        files={"compose.yaml": _COMPOSE},
-        places=("compose.yaml:4:54", "compose.yaml:4:70"),
-    ),
-    RuleCase(
-        title="is quiet about options for serving",
-        files={
+    RuleCase.fires("for verbose logs and of polling", {"compose.yaml": _COMPOSE}, "4:54", "4:70"),
+    RuleCase.quiet(
+        "about options for serving",
+        {
             "compose.yaml": _COMPOSE.replace("verbose 1", "verbose 0").replace(
                 "poll", "explicit --trace-config rate=100"
             )

@@ -59,16 +59,9 @@ def _has_python_models(see: FileView) -> bool:
 _COMPOSE = "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:24.10-py3\n"
 _PYTHON = {"models/a/config.pbtxt": 'backend: "python"\n'}
 CASES = (
-    RuleCase(
-        title="fires when the size is left at the default",
-        files={**_PYTHON, "compose.yaml": _COMPOSE},
-        places=("compose.yaml:3:12",),
-    ),
-    RuleCase(
-        title="is quiet when the size is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}
-    ),
-    RuleCase(
-        title="is quiet without Python models",
-        files={"models/a/config.pbtxt": 'backend: "onnxruntime"\n', "compose.yaml": _COMPOSE},
+    RuleCase.fires("when the size is left at the default", {**_PYTHON, "compose.yaml": _COMPOSE}, "compose.yaml:3:12"),
+    RuleCase.quiet("when the size is set", {**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}),
+    RuleCase.quiet(
+        "without Python models", {"models/a/config.pbtxt": 'backend: "onnxruntime"\n', "compose.yaml": _COMPOSE}
     ),
 )

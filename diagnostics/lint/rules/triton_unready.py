@@ -64,28 +64,21 @@ spec: { containers: [ { name: kserve-container, image: "nvcr.io/nvidia/tritonser
   args: [ tritonserver, --model-store=/models ] } ] }
 """
 CASES = (
-    RuleCase(
-        title="fires when neither readiness nor startup is probed",
-        files={"triton.yaml": _MANIFEST},
-        places=("triton.yaml:4:27", "triton.yaml:4:27"),
+    RuleCase.fires("when neither readiness nor startup is probed", {"triton.yaml": _MANIFEST}, "4:27", "4:27"),
+    RuleCase.quiet(
+        "when both are probed",
+        {"triton.yaml": _MANIFEST.replace("livenessProbe:", "startupProbe: { }, readinessProbe: { }, livenessProbe:")},
     ),
-    RuleCase(
-        title="is quiet when both are probed",
-        files={
-            "triton.yaml": _MANIFEST.replace("livenessProbe:", "startupProbe: { }, readinessProbe: { }, livenessProbe:")
-        },
+    RuleCase.quiet(
+        "about a container that is not Triton", {"triton.yaml": _MANIFEST.replace("tritonserver", "client")}
     ),
-    RuleCase(
-        title="is quiet about a container that is not Triton",
-        files={"triton.yaml": _MANIFEST.replace("tritonserver", "client")},
-    ),
-    RuleCase(
-        title="is quiet about the image of clients",
-        files={
+    RuleCase.quiet(
+        "about the image of clients",
+        {
             "sdk.yaml": _MANIFEST.replace("24.10-py3", "24.10-py3-sdk").replace(
                 "args: [ tritonserver, --model-repository=/m ],", ""
             )
         },
     ),
-    RuleCase(title="is quiet where KServe probes", files={"runtime.yaml": _KSERVE}),
+    RuleCase.quiet("where KServe probes", {"runtime.yaml": _KSERVE}),
 )

@@ -44,23 +44,23 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
 
 _KNOWN = 'name: "a"\nparameters { key: "k" value { string_value: "v" } }\n${more}\n'
 CASES = (
-    RuleCase(
-        title="fires when a name is misspelled, at any depth",
-        files={"models/a/config.pbtxt": "max_size: 4\ninstance_group { counts: 2 }\nparameters { value { v: '' } }"},
-        places=("models/a/config.pbtxt:1:1", "models/a/config.pbtxt:2:18", "models/a/config.pbtxt:3:22"),
+    RuleCase.fires(
+        "when a name is misspelled, at any depth",
+        "max_size: 4\ninstance_group { counts: 2 }\nparameters { value { v: '' } }",
+        "1:1",
+        "2:18",
+        "3:22",
     ),
-    RuleCase(
-        title="fires on an extension, and on unknown names in a map's entry",
-        files={"models/a/config.pbtxt": "[x.y] { z: 1 }\nparameters { name: 'k' }\n"},
-        places=("models/a/config.pbtxt:1:1", "models/a/config.pbtxt:2:14"),
+    RuleCase.fires(
+        "on an extension, and on unknown names in a map's entry",
+        "[x.y] { z: 1 }\nparameters { name: 'k' }\n",
+        "1:1",
+        "2:14",
     ),
-    RuleCase(
-        title="fires when an ensemble's step has a field of another message",
-        files={"models/a/config.pbtxt": "ensemble_scheduling { step [ { model_name: 'b' }, { name: 'b' } ] }"},
-        places=("models/a/config.pbtxt:1:53",),
+    RuleCase.fires(
+        "when an ensemble's step has a field of another message",
+        "ensemble_scheduling { step [ { model_name: 'b' }, { name: 'b' } ] }",
+        "1:53",
     ),
-    RuleCase(
-        title="is quiet about known fields and templates",
-        files={"models/a/config.pbtxt": _KNOWN},
-    ),
+    RuleCase.quiet("about known fields and templates", _KNOWN),
 )

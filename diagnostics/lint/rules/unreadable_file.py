@@ -46,24 +46,20 @@ def _severity(path: str) -> LintSeverity:
 
 _READ = 'name: "a"\n'
 CASES = (
-    RuleCase(
-        title="fires when a configuration is binary",
-        files={"models/a/config.pbtxt": b"\x08\x01\x00\xff", "models/b/config.pbtxt": _READ},
-        places=("models/a/config.pbtxt:1:1",),
+    RuleCase.fires(
+        "when a configuration is binary",
+        {"models/a/config.pbtxt": b"\x08\x01\x00\xff", "models/b/config.pbtxt": _READ},
+        "1:1",
     ),
-    RuleCase(
-        title="fires when a configuration is a link to nothing",
-        files={"models/a/config.pbtxt": Link(to="nowhere")},
-        places=("models/a/config.pbtxt:1:1",),
+    RuleCase.fires("when a configuration is a link to nothing", Link(to="nowhere"), "1:1"),
+    RuleCase.fires(
+        "when a compose file is not YAML",
+        {"models/a/config.pbtxt": _READ, "compose.yaml": "services: [\n"},
+        "compose.yaml:1:1",
     ),
-    RuleCase(
-        title="fires when a compose file is not YAML",
-        files={"models/a/config.pbtxt": _READ, "compose.yaml": "services: [\n"},
-        places=("compose.yaml:1:1",),
-    ),
-    RuleCase(
-        title="is quiet about readable files, and about YAML templates of a chart",
-        files={
+    RuleCase.quiet(
+        "about readable files, and about YAML templates of a chart",
+        {
             "models/a/config.pbtxt": _READ,
             "chart/service.yaml": "{{- if .Values.on }}\nkind: Service\n{{- end }}\n",
         },

@@ -97,63 +97,51 @@ model_transaction_policy { decoupled: ${decoupled} }
 instance_group ${groups}
 """
 CASES = (
-    RuleCase(
-        title="fires when an enumeration lacks the word, or it is in other letters or quotes",
-        files=_model(
-            "instance_group { kind: KIND_CPUU }\ninput { data_type: type_fp32 }\noutput { data_type: 'TYPE_FP32' }"
-        ),
-        places=(
-            "models/a/config.pbtxt:1:24",
-            "models/a/config.pbtxt:2:20",
-            "models/a/config.pbtxt:3:21",
-        ),
+    RuleCase.fires(
+        "when an enumeration lacks the word, or it is in other letters or quotes",
+        _model("instance_group { kind: KIND_CPUU }\ninput { data_type: type_fp32 }\noutput { data_type: 'TYPE_FP32' }"),
+        "1:24",
+        "2:20",
+        "3:21",
     ),
-    RuleCase(
-        title="fires when a number is a text, a fraction, too large, negative or invalid octal",
-        files=_model(
+    RuleCase.fires(
+        "when a number is a text, a fraction, too large, negative or invalid octal",
+        _model(
             'max_batch_size: "4"\ninput { dims: [ 1, 2.0 ] }\ninstance_group { count: 4294967296 gpus: 08 }\n'
             "dynamic_batching { priority_levels: -1 }"
         ),
-        places=(
-            "models/a/config.pbtxt:1:17",
-            "models/a/config.pbtxt:2:20",
-            "models/a/config.pbtxt:3:25",
-            "models/a/config.pbtxt:3:42",
-            "models/a/config.pbtxt:4:37",
-        ),
+        "1:17",
+        "2:20",
+        "3:25",
+        "3:42",
+        "4:37",
     ),
-    RuleCase(
-        title="fires when a text lacks quotes or has a bad escape, or a flag is another word",
-        files=_model(
+    RuleCase.fires(
+        "when a text lacks quotes or has a bad escape, or a flag is another word",
+        _model(
             "backend: python\nplatform: '\\q'\nmodel_transaction_policy { decoupled: yes }\n"
             "response_cache { enable: 2 }"
         ),
-        places=(
-            "models/a/config.pbtxt:1:10",
-            "models/a/config.pbtxt:2:11",
-            "models/a/config.pbtxt:3:39",
-            "models/a/config.pbtxt:4:26",
-        ),
+        "1:10",
+        "2:11",
+        "3:39",
+        "4:26",
     ),
-    RuleCase(
-        title="fires when a block and a value, or a value and a list, are mixed up",
-        files=_model(
+    RuleCase.fires(
+        "when a block and a value, or a value and a list, are mixed up",
+        _model(
             "dynamic_batching: true\nmax_batch_size { }\nname: [ 'a' ]\ninput { dims [ 1 ] }\n"
             "parameters { key: 'k' value: 'v' }"
         ),
-        places=(
-            "models/a/config.pbtxt:1:19",
-            "models/a/config.pbtxt:2:16",
-            "models/a/config.pbtxt:3:7",
-            "models/a/config.pbtxt:4:14",
-            "models/a/config.pbtxt:5:30",
-        ),
+        "1:19",
+        "2:16",
+        "3:7",
+        "4:14",
+        "5:30",
     ),
-    RuleCase(
-        title="fires when a share is a word",
-        files=_model("sequence_batching { direct { minimum_slot_utilization: half } }"),
-        places=("models/a/config.pbtxt:1:56",),
+    RuleCase.fires(
+        "when a share is a word", _model("sequence_batching { direct { minimum_slot_utilization: half } }"), "1:56"
     ),
-    RuleCase(title="is quiet about all notations that the server accepts", files=_model(_LOADS)),
-    RuleCase(title="is quiet about templates", files=_model(_TEMPLATES)),
+    RuleCase.quiet("about all notations that the server accepts", _model(_LOADS)),
+    RuleCase.quiet("about templates", _model(_TEMPLATES)),
 )

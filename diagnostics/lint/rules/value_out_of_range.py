@@ -65,28 +65,21 @@ def _model(more: str) -> dict[str, str]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when a Python model's flag is another word",
-        files=_model(f'parameters {{ key: "{_ON_PROCESSORS}" value {{ string_value: "maybe" }} }}'),
-        places=("models/a/config.pbtxt:2:72",),
+    RuleCase.fires(
+        "when a Python model's flag is another word",
+        _model(f'parameters {{ key: "{_ON_PROCESSORS}" value {{ string_value: "maybe" }} }}'),
+        "2:72",
     ),
-    RuleCase(
-        title="fires when a batch is negative",
-        files=_model("max_batch_size: -1"),
-        places=("models/a/config.pbtxt:2:1",),
+    RuleCase.fires("when a batch is negative", _model("max_batch_size: -1"), "2:1"),
+    RuleCase.fires(
+        "when a GPU is negative, and a count is 0", _model("instance_group { gpus: [ -1 ] count: 0 }"), "2:18", "2:31"
     ),
-    RuleCase(
-        title="fires when a GPU is negative, and a count is 0",
-        files=_model("instance_group { gpus: [ -1 ] count: 0 }"),
-        places=("models/a/config.pbtxt:2:18", "models/a/config.pbtxt:2:31"),
+    RuleCase.fires(
+        "when a level does not exist",
+        _model("dynamic_batching { priority_levels: 2 priority_queue_policy { key: 3 } }"),
+        "2:61",
     ),
-    RuleCase(
-        title="fires when a level does not exist",
-        files=_model("dynamic_batching { priority_levels: 2 priority_queue_policy { key: 3 } }"),
-        places=("models/a/config.pbtxt:2:61",),
-    ),
-    RuleCase(
-        title="is quiet when all values are in range",
-        files=_model("max_batch_size: 0\ninstance_group { gpus: [ 0 ] count: 1 }"),
+    RuleCase.quiet(
+        "when all values are in range", _model("max_batch_size: 0\ninstance_group { gpus: [ 0 ] count: 1 }")
     ),
 )

@@ -34,18 +34,9 @@ def lint(see: WaiverView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when the rule reports nothing on that line",
-        files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[waiver-unused] why not\n'},
-        places=("models/a/config.pbtxt:1:12",),
+    RuleCase.fires(
+        "when the rule reports nothing on that line", 'name: "a"  # diag: ignore[waiver-unused] why not\n', "1:12"
     ),
-    RuleCase(
-        title="fires on an unknown rule",
-        files={"models/a/config.pbtxt": '# diag: ignore[no-such-rule] a slip of the pen\nname: "a"\n'},
-        places=("models/a/config.pbtxt:1:1",),
-    ),
-    RuleCase(
-        title="is quiet about the same words in a string",
-        files={"models/a/config.pbtxt": 'name: "# diag: ignore[no-warm-up] x"\n'},
-    ),
+    RuleCase.fires("on an unknown rule", '# diag: ignore[no-such-rule] a slip of the pen\nname: "a"\n', "1:1"),
+    RuleCase.quiet("about the same words in a string", 'name: "# diag: ignore[no-warm-up] x"\n'),
 )

@@ -31,13 +31,9 @@ def lint(see: WaiverView) -> Iterator[LintProblem]:
 
 
 CASES = (
-    RuleCase(
-        title="fires when nothing follows the bracket",
-        files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[no-warm-up]\n'},
-        places=("models/a/config.pbtxt:1:12",),
-    ),
-    RuleCase(
-        title="is quiet with a reason, and about other comments",
-        files={"models/a/config.pbtxt": '# diag\nname: "a"  # diag: ignore[no-warm-up] loaded before traffic\n'},
+    RuleCase.fires("when nothing follows the bracket", 'name: "a"  # diag: ignore[no-warm-up]\n', "1:12"),
+    RuleCase.quiet(
+        "with a reason, and about other comments",
+        '# diag\nname: "a"  # diag: ignore[no-warm-up] loaded before traffic\n',
     ),
 )

@@ -84,8 +84,8 @@ def _model(*sizes: tuple[int | str, int]) -> dict[str, str]:
 
 _AT = "models/a/config.pbtxt:5:1"
 CASES = (
-    RuleCase(title="fires when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
-    RuleCase(title="fires when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
-    RuleCase(title="is quiet when both sizes are covered", files=_model((1, 16), (8, 512))),
-    RuleCase(title="is quiet when a size is a template", files=_model((1, 16), ("${size}", 16))),
+    RuleCase.fires("when the largest batch is cold", _model((1, 16), (4, 512)), _AT),
+    RuleCase.fires("when all inputs have one length", _model((1, 16), (8, 16)), _AT),
+    RuleCase.quiet("when both sizes are covered", _model((1, 16), (8, 512))),
+    RuleCase.quiet("when a size is a template", _model((1, 16), ("${size}", 16))),
 )

@@ -89,20 +89,14 @@ def _model(sample: str) -> dict[str, str]:
 
 _X = 'inputs { key: "X" value { data_type: TYPE_FP32 dims: 4 zero_data: true } }'
 CASES = (
-    RuleCase(
-        title="fires when a sample has no batch size",
-        files=_model(_X),
-        places=("models/a/config.pbtxt:4:16",),
+    RuleCase.fires("when a sample has no batch size", _model(_X), "4:16"),
+    RuleCase.fires(
+        "when a sample is too large, has a variable size or lacks an input",
+        _model('batch_size: 9 inputs { key: "Y" value { dims: -1 } }'),
+        "4:16",
+        "4:18",
+        "4:50",
     ),
-    RuleCase(
-        title="fires when a sample is too large, has a variable size or lacks an input",
-        files=_model('batch_size: 9 inputs { key: "Y" value { dims: -1 } }'),
-        places=(
-            "models/a/config.pbtxt:4:16",
-            "models/a/config.pbtxt:4:18",
-            "models/a/config.pbtxt:4:50",
-        ),
-    ),
-    RuleCase(title="is quiet about a complete sample", files=_model("batch_size: 8 " + _X)),
-    RuleCase(title="is quiet about templates", files=_model("batch_size: ${size} ${inputs}")),
+    RuleCase.quiet("about a complete sample", _model("batch_size: 8 " + _X)),
+    RuleCase.quiet("about templates", _model("batch_size: ${size} ${inputs}")),
 )
