@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 from docs.checks_page import checks_page
-from docs.cli_page import cli_page
+from docs.command_pages import cli_page, shared_files
 from docs.http_page import http_page
-from docs.man_pages import shared_files
 from docs.metrics_page import metrics_page
 from docs.schemas_page import schemas_page
 from docs.servers_table import support_page

@@ -4,21 +4,78 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
 
 import click
 
-from diagnostics.cli.lint_rules import chosen, page, table
-from diagnostics.cli.options import coloured, is_given
+from diagnostics.cli.options import coloured, is_given, nearest
 from diagnostics.cli.output import output_option, show, show_patch
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
 from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import LintSeverity
+from diagnostics.lint.rule import LintTopic
 from diagnostics.lint.run import LintReport, lint
 from diagnostics.lint.settings import LintSettings, settings_file, settings_of
 from diagnostics.render.lint.text import count, lint_document, lint_text, sums
 from diagnostics.render.plain import clean, visible
+
+_WIDTH = 80
+
+
+def chosen(identifiers: Iterable[str]) -> Mapping[str, RegisteredRule]:
+    """Return these rules, all for none.
+
+    Raises:
+        UsageError: there is no such rule.
+
+    """
+    found = {identifier: rule(identifier) for identifier in identifiers}
+    return found or catalogue()
+
+
+def rule(identifier: str) -> RegisteredRule:
+    """Return the rule of this id.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+
+    """
+    if identifier not in catalogue():
+        hint = nearest(identifier, catalogue(), "diag lint --rules")
+        raise UsageError(f"there is no rule {identifier!r}", hint=hint)
+    return catalogue()[identifier]
+
+
+def page(identifier: str) -> str:
+    """Return the page of a rule as text."""
+    found = rule(identifier)
+    head = f"{found.id} ({found.rule.severity.value}, {found.rule.scope.value})"
+    limits = [f"- {name}: {limit.unit.show(limit.value)}, {limit.because}" for name, limit in found.rule.limits.items()]
+    return "\n".join([head, found.page, *(["", "## Limits", *limits] if limits else [])])
+
+
+def table() -> str:
+    """Return the rules by the question that they help to answer."""
+    return "\n".join(_table())
+
+
+def _table() -> Iterator[str]:
+    every = catalogue().values()
+    width = max(len(found.id) for found in every) + 2
+    for question in LintTopic:
+        rules = [found for found in every if found.rule.question is question]
+        if rules:
+            yield question.value
+        for found in rules:
+            start = f"  {found.id:{width}}{found.rule.severity.value:9}"
+            lines = textwrap.wrap(found.title, max(_WIDTH - len(start), 30))
+            yield start + lines[0]
+            yield from (" " * len(start) + line for line in lines[1:])
+
 
 _EPILOG = """\b
 Examples:

@@ -16,7 +16,7 @@ import msgspec
 
 from diagnostics.errors import CollectError, UsageError, reason_of
 from diagnostics.lint.problem import LintProblem, LintSeverity, read_text
-from diagnostics.settings.toml import toml_of
+from diagnostics.settings.text_file import toml_of
 from diagnostics.units import parse_duration, parse_size
 
 FILE = ".diag-lint.toml"

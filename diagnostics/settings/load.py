@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.addresses import shown, without_credentials
-from diagnostics.settings.text_file import text_of
-from diagnostics.settings.toml import toml_of
+from diagnostics.settings.text_file import text_of, toml_of
 from diagnostics.settings.tree import Settings
 from diagnostics.spelling import meant
 

@@ -18,7 +18,7 @@ from diagnostics.lint.waivers import waivers_of
 from diagnostics.render.explanation.graph import WIDE, picture
 from diagnostics.render.plain import wrapped
 from diagnostics.settings.load import line_of, lines_of, load
-from diagnostics.settings.toml import toml_of
+from diagnostics.settings.text_file import toml_of
 from diagnostics.tuning.changes import changed_settings
 from diagnostics.tuning.patch import unified
 from diagnostics.tuning.pbtxt import parse

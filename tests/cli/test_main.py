@@ -12,7 +12,7 @@ from diagnostics import __version__
 from diagnostics.cli import main as entry
 from diagnostics.cli.main import diag, main
 from diagnostics.errors import CollectError, MalformedBody, UsageError
-from docs.cli_page import cli_page
+from docs.command_pages import cli_page
 
 RUN = "import sys; from diagnostics.cli.main import main; sys.exit(main())"
 

@@ -1,4 +1,4 @@
-"""The manual pages and shell completions that a package of Linux installs, made from the command line itself."""
+"""What the command line says of itself: a page of the documentation, manual pages and shell completions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,34 @@ from click_man.man import ManPage
 
 from diagnostics import __version__
 from diagnostics.cli.main import diag
+
+_HEAD = """\
+# Command line
+
+Results go to standard output. Progress and warnings go to standard error.
+Durations are written as in [settings](settings.md): `500ms`, `60s`, `5m`, `1h30m`, `7d`. A number alone is seconds.
+`NO_COLOR=1` turns colour off. See also [exit codes](exit-codes.md) and [environment variables](environment.md).
+"""
+
+
+def cli_page() -> str:
+    """Return the page."""
+    return "\n\n".join(
+        [_HEAD.strip(), *_sections(diag, "diag", click.Context(diag, info_name="diag", **diag.context_settings))]
+    )
+
+
+def _sections(command: click.Command, name: str, context: click.Context) -> Iterator[str]:
+    """Yield a section for a command, then one for each command below it."""
+    yield f"## {name}\n\n```text\n{_help(command, context)}\n```"
+    for verb, below in _below(command, context):
+        yield from _sections(below, f"{name} {verb}", click.Context(below, info_name=verb, parent=context))
+
+
+def _help(command: click.Command, context: click.Context) -> str:
+    context.terminal_width, context.max_content_width = 80, 80
+    return command.get_help(context).rstrip()
+
 
 # Where each shell looks for the completion of `diag`, below share/.
 _COMPLETIONS = {
