@@ -7,7 +7,6 @@ from inspect import cleandoc
 
 import click
 from click.shell_completion import get_completion_class
-from click_man.man import ManPage
 
 from diagnostics import __version__
 from diagnostics.cli.main import diag
@@ -75,6 +74,8 @@ def _below(command: click.Command, context: click.Context) -> Iterator[tuple[str
 
 
 def _page(command: click.Command, context: click.Context, below: Mapping[str, click.Command]) -> str:
+    from click_man.man import ManPage  # of the extra `docs`, without which the page of the command line is written
+
     page = ManPage(context.command_path)
     page.version, page.date = __version__, _UNDATED
     page.short_help = _summary(command)
