@@ -125,3 +125,11 @@ ENSEMBLE_PLATFORM = "ensemble"
 KIND_GPU = "KIND_GPU"
 KIND_CPU = "KIND_CPU"
 KIND_AUTO = "KIND_AUTO"
+
+
+def as_exported(name: str) -> str:
+    """Return the name that Triton gives a series: OpenTelemetry's collector, and OpenMetrics, add `_total` to counters.
+
+    None of Triton's own names ends so.
+    """
+    return name.removesuffix("_total") if name.startswith("nv_") else name

@@ -14,6 +14,7 @@ from itertools import compress, count
 from operator import ne
 from weakref import WeakValueDictionary
 
+from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt, measured
 
@@ -232,7 +233,8 @@ def parse_series(head: bytes, at: int = 0) -> Series:
     if match is None:
         raise _refusal(at, head)
     try:
-        return Series(name=match["name"].decode(), labels=dict(_labels(match["labels"] or b"", head, at)))
+        name = names.as_exported(match["name"].decode())
+        return Series(name=name, labels=dict(_labels(match["labels"] or b"", head, at)))
     except UnicodeDecodeError:
         raise _refusal(at, head) from None
 

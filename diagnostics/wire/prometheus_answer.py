@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt, in_utf8, measured
 
@@ -183,8 +184,9 @@ def _sampled(one: _Sampled, shared: dict[bytes, array[float]]) -> tuple[SampledS
         return ()
     times = array("d", [at for at, _ in pairs])
     values = array("d", [measured(text) for _, text in pairs])
+    labels = {k: names.as_exported(v) if k == "__name__" else v for k, v in one.metric.items()}
     # All series of a scrape have its time.
-    return (SampledSeries(labels=one.metric, times=shared.setdefault(times.tobytes(), times), values=values),)
+    return (SampledSeries(labels=labels, times=shared.setdefault(times.tobytes(), times), values=values),)
 
 
 def joined(answers: Sequence[QueryResult]) -> QueryResult:
