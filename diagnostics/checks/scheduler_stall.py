@@ -40,7 +40,7 @@ from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, QUEUE_LIMIT
-from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.traces import BLOCKED_SECONDS
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
@@ -69,8 +69,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the rate limiter holds executions back")
     if has_lost_instances(ledger, subject):
         return Quiet(because="instances that are hung or gone take no request")
-    ledger.need(BLOCKED_SECONDS, subject)
-    blocked = ledger.evidence.read(BLOCKED_SECONDS, subject)
+    blocked = _blocked(ledger, subject)
     if not ledger.worthwhile(BLOCKED_SECONDS.name, subject, blocked):
         return Quiet(because="busy instances and a full queue explain the waits")
     if host_is_full(ledger, subject):
@@ -78,6 +77,20 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     if is_short(ledger, subject):
         return Quiet(because="more is offered than its instances can do: without its queue policy the queue would grow")
     return _finding(ledger, subject, blocked.value or 0.0)
+
+
+def _blocked(ledger: Ledger, subject: Subject) -> Reading:
+    """Return how long requests wait with an instance free, of their whole queue.
+
+    Raises:
+        Undecided: nothing traced it, or traces of another time, as of before a load with another queue policy.
+
+    """
+    ledger.need(BLOCKED_SECONDS, subject)
+    blocked, queue = ledger.evidence.read(BLOCKED_SECONDS, subject), ledger.evidence.read(QUEUE_SECONDS, subject)
+    if blocked.low is not None and queue.high is not None and blocked.low > queue.high:
+        raise ledger.conflicting(BLOCKED_SECONDS)
+    return blocked
 
 
 def _finding(ledger: Ledger, subject: Subject, blocked: float) -> Fires:

@@ -226,7 +226,7 @@ replica-outlier even_traffic traffic_ratio 1.023 mitigates 1.177 quiet execution
 request-failures failed_requests lost_after_stage 4.65 quiet 5.35 unknown without=failed_requests
 request-failures failed_share failed_requests 6.045 quiet 6.965 mitigates
 request-failures explained_share lost_after_stage 93 quiet 107 mitigates failed_requests=200 rejected_requests=200
-scheduler-stall queue queue_seconds 0.00465 quiet 0.00535 fires
+scheduler-stall queue queue_seconds 0.00465 quiet 0.00535 unknown
 scheduler-stall busy instance_busy_share 0.651 fires 0.749 quiet
 scheduler-stall host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 sequence-batcher-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=sequence_batching
