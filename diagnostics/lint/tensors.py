@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.lint.block import ConfigMessage, Text
-from diagnostics.lint.model_folder import ModelFolder, remembered
+from diagnostics.lint.model_folder import remembered
 from diagnostics.lint.problem import SourceLocation
 
 ANY_SIZE = -1
@@ -50,12 +50,6 @@ def tensors(config: ConfigMessage, field: str) -> tuple[DeclaredTensor, ...] | N
     found = tuple(_tensor(block) for block in config.blocks(field))
     known = config.has(field) is not None and config.complete and all(tensor.name for tensor in found)
     return found if known else None
-
-
-def declared(model: ModelFolder, field: str) -> tuple[DeclaredTensor, ...] | None:
-    """Return all tensors of a model; None when its backend may have more than the file tells."""
-    found = tensors(model.config, field) if model.config and not model.completed else None
-    return found or None
 
 
 @remembered

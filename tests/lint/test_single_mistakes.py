@@ -18,6 +18,10 @@ REFUSALS: Mapping[str, str] = json.loads(mistakes.REFUSALS.read_text("utf-8"))
 DEPENDS_ON_THE_MACHINE = {
     "model: kind: KIND_CPU → kind: KIND_AUTO gpus: [ 0 ]": "KIND_AUTO with GPUs is KIND_GPU where there is one",
     'model: + parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/nowhere/env.tar.gz" } }': "a path of it",
+    "model: kind: KIND_CPU → kind: KIND_GPU gpus: [ 7 ]": "a GPU may be there",
+    "model: kind: KIND_CPU → kind: KIND_GPU gpus: [ 0, 0 ]": "a GPU may be there",
+    'model: + parameters { key: "EXECUTION_ENV_PATH" value '
+    '{ string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }': "an archive is seldom kept beside its configuration",
     'model: + model_repository_agents { agents [ { name: "checksum" } ] }': "an agent may be installed",
 }
 # A tenth of the table, spread over all of it, is asked of a server in each run of the tests.

@@ -23,7 +23,7 @@ from diagnostics.lint.block import Text
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase, RuleScope
-from diagnostics.lint.tensors import StepBlock, declared, steps, tensors
+from diagnostics.lint.tensors import StepBlock, steps, tensors
 
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
@@ -34,22 +34,31 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
         member = see.repository.models.get(step.model or "")
         if member is None or member.config is None:
             continue
+        yield from _without_key(see, step, member)
         yield from _without_tensor(see, step.inputs, member, "input")
         yield from _without_tensor(see, step.outputs, member, "output")
         yield from _not_mapped(see, step, member)
+
+
+def _without_key(see: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
+    for field in ("input", "output"):
+        for entry in step.block.blocks(f"{field}_map"):
+            if entry.text("key") == "":
+                yield see.problem(f"an entry of {field}_map names no {field} of {member.name}", at=entry.place)
 
 
 def _without_tensor(
     see: ConfiguredModelView, keys: Mapping[str, Text], member: ModelFolder, field: str
 ) -> Iterator[LintProblem]:
     written = tensors(member.config, field) if member.config else None
-    names, sure = {tensor.name for tensor in written or ()}, declared(member, field) is not None
-    for key, text in keys.items() if names else ():
+    names, sure = {tensor.name for tensor in written or ()}, written is not None and not member.completed
+    known = bool(names) or (written is not None and not member.completed)
+    for key, text in keys.items() if known else ():
         if "${" not in key and key not in names:
             yield see.problem(
                 f"{key!r} is no {field} of {member.name}{'' if sure else ' in its configuration'}",
                 at=text.place,
-                help=f"it has {_listed(names)}",
+                help=f"it has {_listed(names) or 'none'}",
                 severity=None if sure else LintSeverity.WARNING,
             )
 

@@ -2,6 +2,7 @@
 
 ## Looks for
 As errors:
+- More than one `initial_state` of a state.
 - An `initial_state` without a name or data, or with a dimension of -1.
 - One with another data type or shape than the state.
 - One with a `data_file` that is not in the model's folder `initial_state`.
@@ -42,8 +43,8 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     batching, seen = batcher(see.model), set[tuple[str, str]]()
     outputs = {tensor.name: tensor for tensor in tensors(see.config, "output") or ()}
     for state in batching.blocks("state") if batching else ():
-        for initial in state.blocks("initial_state"):
-            what = _contradiction(see, state, initial)
+        for number, initial in enumerate(state.blocks("initial_state")):
+            what = "is the second of its state" if number else _contradiction(see, state, initial)
             if what:
                 yield see.problem(f"the initial state {what}: the model does not load", at=initial.place)
         for field in ("input_name", "output_name"):

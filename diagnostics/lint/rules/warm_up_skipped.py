@@ -77,8 +77,8 @@ def _refused(see: ConfiguredModelView, value: ConfigMessage, tensor: DeclaredTen
         return f"is of {data_type or 'no type'}, and the model takes {tensor.data_type}"
     if dims is not None and tensor.dims is not None and not fits(tensor.dims, dims, one_batches=False):
         return f"has the shape {list(dims)}, and the model takes {list(tensor.dims)}"
-    if file and not (see.model.path / _FOLDER / file).exists():
-        return f"is in {_FOLDER}/{file}, which is not there"
+    if file is not None and value.has("input_data_file") and not (see.model.path / _FOLDER / file).is_file():
+        return f"is in {_FOLDER}/{file}, which is not there" if file else "has an input_data_file without a name"
     return "" if any(value.has(source) for source in _SOURCES) else "has no data"
 
 
