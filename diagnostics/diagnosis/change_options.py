@@ -44,6 +44,12 @@ def rate_factor(text: str, measured: float | None, where: str = "--rate") -> flo
 
 _SIZES = "dynamic_batching.preferred_batch_size"
 _TEXTS = ("parameters.", "version_policy")
+# What people call settings, beside misspelling them.
+_CALLED = {
+    **dict.fromkeys(("instances", "replicas", "instance_count"), "instance_group.count"),
+    **dict.fromkeys(("delay", "window", "queue_delay"), "dynamic_batching.max_queue_delay_microseconds"),
+    **dict.fromkeys(("batch", "batch_size", "max_batch"), "max_batch_size"),
+}
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
@@ -107,7 +113,7 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     path = text[len(model) + 1 :]
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
-        near = close_to(path, known, most=1)
+        near = [_CALLED[path]] if path in _CALLED else close_to(path, known, most=1)
         hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(known)}"
         raise UsageError(f"there is no setting {path!r} of {model}", where=option, hint=hint)
     return model, path

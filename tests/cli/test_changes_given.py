@@ -59,6 +59,8 @@ def test_settings_of_one_model_are_one_change() -> None:
         ("bert.huge.instance_group.count=3", "there is no model 'bert.huge'"),
         ("safety.instance_group.cuont=3", "did you mean instance_group.count?"),
         ("safety.count=3", "did you mean instance_group.count?"),
+        ("safety.instances=3", "did you mean instance_group.count?"),
+        ("safety.delay=3", "did you mean dynamic_batching.max_queue_delay_microseconds?"),
         ("safety.priority=3", "settings are dynamic_batching, "),
         ("safety.instance_group.count=0", "a whole number from 1 to 1024"),
         ("safety.instance_group.count=many", "cannot be 'many'"),
