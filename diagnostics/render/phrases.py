@@ -12,6 +12,7 @@ from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
 from diagnostics.diagnosis.objective import Objective, latency_of
+from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.signals.signal import Missing, Subject
@@ -191,6 +192,12 @@ def hidden(explanation: Explanation) -> str:
         (len(unknown), "undecided check", "undecided checks"),
     )
     return ", ".join(f"{count} {one if count == 1 else several}" for count, one, several in counted if count)
+
+
+def beside_first_line(explanation: Explanation) -> list[Symptom]:
+    """Return the symptoms without the missed objective that the first line names beside the cause."""
+    figure = against_objective(explanation)
+    return [one for one in explanation.symptoms if not figure or not figure.startswith(one.figure or " ")]
 
 
 def against_objective(explanation: Explanation) -> str:

@@ -15,6 +15,9 @@ import urllib3
 from sqlalchemy.exc import OperationalError
 
 from diagnostics.checks.catalogue import HEADINGS, catalogue
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service import fleet_rows
@@ -23,10 +26,12 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.standing import standings
 from diagnostics.slo.slo import Promise, Slo, Triton
 from diagnostics.store.history import History
+from diagnostics.window.window import window_of
+from diagnostics.wire.capture import open_capture
 from tests.builders import SERVER
 from tests.render.situations import HOSTILE, situations
 from tests.service.http.door import lived as written
-from tests.service.serving import Serving, recorded, recorded_now
+from tests.service.serving import ROOT, Serving, moved, recorded, recorded_now
 from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
 
 VENDOR = Path(frame.__file__).parent / "static/vendor"
@@ -541,3 +546,17 @@ def test_before_the_first_round_no_server_is_counted() -> None:
         assert "0 servers" not in page
         serving.reached("new")
         assert "1 deployment, 1 server</h2>" in text_of(serving, "/")
+
+
+def test_a_missed_objective_that_the_headline_names_is_not_listed_as_unexplained() -> None:
+    objective = Objective.parse("p95 < 200ms")
+    with Serving((NAME,), objective=objective.text) as made:
+        scrapes = open_capture(ROOT / "fixtures/captures/cpu-handed-single-instance.tar.xz").scrapes()
+        evidence = WindowEvidence(window_of(moved(scrapes)))
+        explanation = diagnose(evidence, DiagnosisOptions(objective=objective))
+        made.stated(NAME, explanation)
+        page = text_of(made, f"/deployments/{NAME}")
+
+    assert any(one.misses_objective or one.entry for one in explanation.symptoms)
+    assert "objective 200 ms" in page
+    assert "Also seen" not in page

@@ -174,8 +174,8 @@ def _suggestion(finding: Finding, window: WindowFacts, beside: str, *, reported:
 
 def _symptoms(explanation: Explanation) -> Points:
     """Return what is not explained; where nothing is, the first of it is the answer and was said."""
-    reported, figure = phrases.headline(explanation), phrases.against_objective(explanation)
-    stated = (one for one in explanation.symptoms if not figure or not figure.startswith(one.figure or " "))
+    reported = phrases.headline(explanation)
+    stated = phrases.beside_first_line(explanation)
     left = [f"{one.text}; next: {one.next_measurement}" for one in stated if one.text != reported]
     return Points(title="also seen" if explanation.actionable else "also seen, and not explained", items=left)
 
