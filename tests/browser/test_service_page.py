@@ -340,7 +340,15 @@ def test_below_the_path_of_a_proxy_the_page_follows_asks_and_leads_on(show: Open
 
 def pages_of(serving: Serving) -> list[str]:
     shown = ["/", f"/deployments/{NAME}?check=gpu-saturated", f"/incidents/{incident_of(serving).id}", "/incidents"]
-    return [*shown, "/slos", "/search?q=safety", "/runbooks/cold-start", "/deployments/none", "/deployments/odd-long"]
+    return [
+        *shown,
+        "/fleet",
+        "/slos",
+        "/search?q=safety",
+        "/runbooks/cold-start",
+        "/deployments/none",
+        "/deployments/odd-long",
+    ]
 
 
 def test_nothing_leaves_the_origin_nothing_complains_and_nothing_scrolls_sideways(show: Open, serving: Serving) -> None:
@@ -357,7 +365,7 @@ def test_it_is_accessible(show: Open, serving: Serving) -> None:
     """Roles, names, order of headings and contrast, by axe-core's rules; what the report shows is looked at there."""
     page = show(serving.url).page
     found = []
-    for path in ("/", f"/deployments/{NAME}?check=gpu-saturated", "/incidents", "/slos"):
+    for path in ("/", f"/deployments/{NAME}?check=gpu-saturated", "/incidents", "/fleet", "/slos"):
         page.goto(serving.url + path)
         page.evaluate("document.querySelectorAll('.entry, .finding, .charts').forEach(one => one.remove())")
         rules = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]

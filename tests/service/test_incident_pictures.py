@@ -13,6 +13,7 @@ import pytest
 
 from diagnostics.render.explanation.graph import WIDE, NodeFacts, picture
 from diagnostics.render.explanation.png import MOST_NODES, PictureChart, PictureSpan, incident_png
+from diagnostics.service.http.page import pages
 from diagnostics.service.http.page.pictures import IncidentPictures
 from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.own.metrics import OwnMetrics
@@ -59,6 +60,14 @@ def test_an_open_incident_has_its_picture_at_an_address_of_the_api(serving: Serv
     assert (status, headers["content-type"]) == (200, "image/png")
     assert body.startswith(PNG)
     assert width(body) == 1040
+
+
+def test_the_page_of_an_incident_leads_to_its_picture(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = address(serving).removeprefix("/api/v1").removesuffix("/picture.png")
+    assert f'href="{address(serving)}"' in requested(serving, page)[2].decode()
+
+    monkeypatch.setattr(pages, "can_draw", lambda: False)
+    assert "picture.png" not in requested(serving, page)[2].decode()
 
 
 def test_a_picture_is_drawn_once_for_each_verdict(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

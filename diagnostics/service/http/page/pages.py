@@ -27,6 +27,7 @@ from diagnostics.service.http.page.deployments import Values, felt, standing_of,
 from diagnostics.service.http.page.frame import Frame, html_answer
 from diagnostics.service.http.page.incidents import IncidentFilter, IncidentList, find
 from diagnostics.service.http.page.one_incident import incident_values, known_incident
+from diagnostics.service.http.page.pictures import can_draw
 from diagnostics.service.http.page.slos import shown_slos
 from diagnostics.service.http.page.timelines import (
     LONGEST,
@@ -280,7 +281,7 @@ class Pages:
             return self.missing(f"{AWAY}.", 503)
         if known is None:
             return self.missing("No such incident is known. Old ones are forgotten: history.keep_signals.")
-        values = incident_values(self._context, known)
+        values = {**incident_values(self._context, known), "pictures": can_draw()}
         return Shown(known.incident.check, self.frame.content("incident.html", **values), lives=known.incident.open)
 
     def incidents(self, wanted: IncidentFilter) -> Shown:
