@@ -14,6 +14,7 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store import writer
 from diagnostics.store.history import History
 from diagnostics.store.tables import metadata
+from diagnostics.store.workers import WorkerReport
 from tests.builders import SERVER
 from tests.slo.kept import hours_keep_everything
 from tests.store.lived import INTERVAL, NAME, deployment, live, opened, rounds, until, value
@@ -95,3 +96,12 @@ def test_events_of_objectives_become_hours_in_postgresql_too(tmp_path: Path, ser
     made = history(tmp_path, server, OwnMetrics())
     hours_keep_everything(made)
     made._database.close()
+
+
+def test_workers_read_the_last_report_of_each_other(tmp_path: Path, server: Postgres) -> None:
+    first, second = (history(tmp_path, server, OwnMetrics()).workers for _ in range(2))
+    for at in (1.0, 2.0):
+        first.put(WorkerReport(0, at, b"mine"))
+        second.put(WorkerReport(1, at, b"yours"))
+
+    assert second.read() == [WorkerReport(0, 2.0, b"mine"), WorkerReport(1, 2.0, b"yours")]
