@@ -271,7 +271,11 @@ def _read(one: WorkerReport) -> _Report:
         made = msgspec.json.decode(one.body, type=_Report)
     except (msgspec.MsgspecError, ValueError):
         made = _Report()
-    known = [entry for entry in made.deployments if entry.tone in ORDER]
+    known = [
+        entry if entry.url.startswith(("http://", "https://")) else replace(entry, url="")
+        for entry in made.deployments
+        if entry.tone in ORDER
+    ]
     return replace(made, worker=one.worker, at=one.at, deployments=known)
 
 

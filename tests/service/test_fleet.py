@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,6 +139,20 @@ def test_a_report_of_another_version_is_left_out(tmp_path: Path) -> None:
         second.board.exchange()
 
         assert sorted(named(second.board.state())) == NAMES
+
+
+def test_addresses_of_other_workers_are_web_addresses(tmp_path: Path) -> None:
+    name = of(0)[0]
+    entry = {"name": name, "word": "degraded", "tone": "critical", "headline": "slow", "url": "javascript:alert(1)"}
+    with worker(1, tmp_path) as second:
+        assert isinstance(second.reports, WorkerReports)
+        body = json.dumps({"deployments": [entry, {**entry, "tone": "loud"}]}).encode()
+        second.reports.put(WorkerReport(0, time.time(), body))
+        second.board.exchange()
+        page = text_of(second, "/fleet")
+
+    assert name in page
+    assert "javascript:" not in page
 
 
 def test_one_process_shows_its_own_deployments() -> None:
