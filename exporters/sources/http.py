@@ -264,13 +264,18 @@ def _incomplete(timeout: float) -> ReadFailure:
 
 
 def _error_text(body: bytes) -> str:
-    # Triton answers an error as {"error": "…"}, a running `diag serve` as {"detail": "…"} (RFC 9457); anything else is
-    # a page of a proxy, which says nothing.
+    # Triton answers an error as {"error": "…"}, OpenAI's API as {"error": {"message": "…"}} (vLLM before 0.10 as
+    # {"object": "error", "message": "…"}), a running `diag serve` as {"detail": "…"} (RFC 9457). Anything else is a
+    # page of a proxy, which says nothing.
     try:
         stated = json_value(body)
     except ValueError:
         return ""
-    text = stated.get("error") or stated.get("detail") if isinstance(stated, dict) else ""
+    if not isinstance(stated, dict):
+        return ""
+    text = stated.get("error") or stated.get("detail") or (stated.get("object") == "error" and stated.get("message"))
+    if isinstance(text, dict):
+        text = text.get("message")
     return text if isinstance(text, str) else ""
 
 

@@ -117,6 +117,24 @@ def test_tritons_own_words_follow_the_status():
         assert failure_of(server).reason == "HTTP 500: out of?[2J memory"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message": "no such model", "type": "NotFoundError", "code": 404}}',
+        b'{"object": "error", "message": "no such model", "code": 404}',
+    ],
+)
+def test_the_words_of_openais_api_follow_the_status(body: bytes):
+    with FakeServer({"GET /x": status(404, body)}).running() as server:
+        assert failure_of(server).reason == "HTTP 404: no such model"
+
+
+@pytest.mark.parametrize("body", [b'{"error": {"message": ["a"]}}', b'{"error": {}}', b'{"message": "x"}', b"[1]"])
+def test_what_is_no_text_does_not_follow_the_status(body: bytes):
+    with FakeServer({"GET /x": status(500, body)}).running() as server:
+        assert failure_of(server).reason == "HTTP 500"
+
+
 def test_a_proxys_page_does_not_follow_the_status():
     with FakeServer({"GET /x": status(503, b"<html>busy</html>")}).running() as server:
         assert failure_of(server).reason == "HTTP 503"
