@@ -111,21 +111,41 @@ class GpuSample:
     gpus: tuple[Gpu, ...] = ()
 
 
+MOST_CARDS, MOST_PARTS, MOST_OF_A_CARD = 256, 64, 4_096
+"""GPUs of a machine, instances of a card, and processes of one: several times what any has. Each is many objects."""
+
+
 def parse_nvml(body: bytes) -> GpuSample:
     """Return the sample in `body`.
 
     Raises:
-        MalformedBody: it is no NVML sample, which has at least a list of GPUs.
+        MalformedBody: it is no NVML sample, which has at least a list of GPUs, or lists more than any machine has.
 
     """
     fields = decode_object(body, "the NVML sample")
     if not isinstance(fields.raw("gpus"), list):
         raise MalformedBody(f"the NVML sample lists no GPUs: {excerpt(body)}")
+    _check_counts(fields)
     return GpuSample(
         at=number(fields.raw("t")),
         driver_version=fields.text("driver_version"),
         gpus=tuple(_gpu(gpu, position) for position, gpu in enumerate(fields.children("gpus"))),
     )
+
+
+def _check_counts(fields: JsonFields) -> None:
+    _check_count(fields, "gpus", MOST_CARDS)
+    for card in fields.children("gpus"):
+        _check_count(card, "mig_instances", MOST_PARTS)
+        for one in (card, *card.children("mig_instances")):
+            for key in ("processes", "process_utilization", "xids"):
+                _check_count(one, key, MOST_OF_A_CARD)
+
+
+def _check_count(fields: JsonFields, key: str, most: int) -> None:
+    listed = fields.raw(key)
+    if isinstance(listed, list) and len(listed) > most:
+        raise MalformedBody(f"the NVML sample lists {len(listed):,} {key}, which no machine has: {most:,} are read")
 
 
 def _gpu(fields: JsonFields, position: int) -> Gpu:
@@ -242,10 +262,13 @@ def parse_dcgm(body: bytes, at: float) -> GpuSample:
     """Return the sample in a page that was read at Unix second `at`; a page without DCGM's families has no GPU.
 
     Raises:
-        MalformedBody: it is no page of metrics.
+        MalformedBody: it is no page of metrics, or lists more GPUs than any machine has.
 
     """
-    return sample_of(ExpositionReader().read(body), at)
+    found = sample_of(ExpositionReader().read(body), at)
+    if len(found.gpus) > MOST_CARDS:
+        raise MalformedBody(f"the page lists {len(found.gpus):,} GPUs, which no machine has: {MOST_CARDS:,} are read")
+    return found
 
 
 def sample_of(snapshot: Snapshot, at: float) -> GpuSample:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from diagnostics.errors import MalformedBody
+from diagnostics.wire import gpu
 from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 
 SAMPLE = {
@@ -126,3 +127,20 @@ def test_faults_caps_names_and_refusals_are_read():
 def test_an_answered_list_without_processes_is_not_the_same_as_no_answer():
     assert parse_nvml(sample_with(process_utilization=[])).gpus[0].process_sm == {}
     assert parse_nvml(sample_with(process_utilization=None)).gpus[0].process_sm is None
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"processes": [{"pid": pid} for pid in range(gpu.MOST_OF_A_CARD + 1)]},
+        {"mig_instances": [{"processes": [{"pid": pid} for pid in range(gpu.MOST_OF_A_CARD + 1)]}]},
+        {"mig_instances": [{}] * (gpu.MOST_PARTS + 1)},
+        None,
+    ],
+    ids=["processes", "processes of an instance", "instances", "cards"],
+)
+def test_more_than_any_machine_has_is_refused(card: object):
+    cards = [card] if card else [{}] * (gpu.MOST_CARDS + 1)
+    with pytest.raises(MalformedBody, match="which no machine has"):
+        parse_nvml(json.dumps({"gpus": cards}).encode())
+    assert len(parse_nvml(json.dumps({"gpus": [{}] * gpu.MOST_CARDS}).encode()).gpus) == gpu.MOST_CARDS
