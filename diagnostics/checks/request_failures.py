@@ -67,10 +67,12 @@ def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
 
     Clients do not record which of several versions answered: the newest one stands for all.
     """
-    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
     refused = ledger.evidence.read(NOT_TAKEN, Subject(server=subject.server, model=subject.model))
     counted = ledger.evidence.read(FAILED_REQUESTS, subject).value or 0.0
-    if not refused.value or not refused.events or subject not in versions[-1:] or counted >= ENOUGH_FAILURES.value:
+    if not refused.value or not refused.events or counted >= ENOUGH_FAILURES.value:
+        return None
+    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
+    if subject not in versions[-1:]:
         return None
     if ledger.evidence.read(SEQUENCE_BATCHING, subject).value:
         return None  # turns of a sequence that waits too long for a slot, or has ended, are refused alike

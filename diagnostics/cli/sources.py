@@ -241,7 +241,7 @@ def captured(
     return window, servers or tuple(str(path) for path in paths)
 
 
-_READ_SECONDS, _READ_SECONDS_PER_MB, _MOST_READ_SECONDS = 8.0, 4.0, 60.0
+_READ_SECONDS, _READ_SECONDS_PER_MB, _MOST_READ_SECONDS = 4.0, 4.0, 60.0
 _FOLDED = 20  # how many times as large as an archive the same bodies are in a folder
 
 
@@ -257,7 +257,7 @@ class ReadingPatience:
 
     def __init__(self, size: int) -> None:
         """`size` is the bytes of the archives."""
-        self._seconds = min(_READ_SECONDS + _READ_SECONDS_PER_MB * size / 1e6, _MOST_READ_SECONDS)
+        self._seconds = min(max(_READ_SECONDS, _READ_SECONDS_PER_MB * size / 1e6), _MOST_READ_SECONDS)
         self._begun, self.over = time.process_time(), False
 
     @property

@@ -18,10 +18,12 @@ from diagnostics.diagnosis.port_notes import port_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.undecided import (
+    FEWER,
     Open,
     absent_model,
     core_missing,
     could_matter,
+    left_out,
     most_telling,
     on_cards,
     refusals_unseen,
@@ -29,6 +31,7 @@ from diagnostics.diagnosis.undecided import (
     undecided,
     unread,
 )
+from diagnostics.evidence.coverage import MOST_JUDGED
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.signal import Missing, Scope
@@ -377,7 +380,7 @@ def _verdict(
         return _Judged(Verdict.INSUFFICIENT_DATA, missing)
     if signs:
         return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _tells_apart(signs[0], left))
-    if unseen := unread(evidence, anatomy) or silent_port(evidence):
+    if unseen := left_out(evidence) or unread(evidence, anatomy) or silent_port(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, *unseen)
     requests = sum(item.requests for item in anatomy)
     if requests < ENOUGH_EVENTS:
@@ -463,6 +466,9 @@ def _as_blind_spots(notes: Iterable[Note]) -> Iterator[BlindSpot]:
 
 
 def _of_reads(evidence: Evidence) -> Iterator[BlindSpot]:
+    if covered := str(evidence.coverage()):
+        why = f"a verdict covers the busiest {MOST_JUDGED:,} models of all servers"
+        yield BlindSpot(what=covered, why=why, fix=FEWER)
     yield from _of_entries(evidence)
     yield from _of_logs(evidence)
 

@@ -76,6 +76,17 @@ def _uncounted(reasons: Set[Missing | None]) -> str:
     )
 
 
+def left_out(evidence: Evidence) -> Unread | None:
+    """Return the models with requests that no check looked at, as there are too many; None without such."""
+    covered = evidence.coverage()
+    if not covered.hides_requests:
+        return None
+    return Unread(f"not all models were judged: {covered} are left out, as there are too many", FEWER)
+
+
+FEWER = "explain fewer servers at a time: name them one by one"
+
+
 def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
     """Return what was not read, and could hold a fault that nothing else shows; None when there is no such thing."""
     return (

@@ -10,6 +10,7 @@ from typing import Protocol
 from weakref import ref
 
 from diagnostics import names
+from diagnostics.evidence.coverage import MOST_JUDGED, Coverage, coverage
 from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine_samples import (
     answers_apart,
@@ -27,6 +28,7 @@ from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, Path
 from diagnostics.window.lifecycle import ServerChange, changes
+from diagnostics.window.normalize import ModelKey
 from diagnostics.window.outages import Outage
 from diagnostics.window.parsed import MOST_MODELS
 from diagnostics.window.traces import SpanCounts, TracedRequest
@@ -155,6 +157,10 @@ class Evidence(Protocol):
         """Return why entries of what a server said were left out, by what they call themselves."""
         ...
 
+    def coverage(self) -> Coverage:
+        """Return which models are judged, and how many are left out as there are too many."""
+        ...
+
     def outages(self, on: Subject) -> Sequence[Outage]:
         """Return when a model, or a server as a whole, was not there, in time order."""
         ...
@@ -240,6 +246,8 @@ class WindowEvidence:
         """
         self._again, self._reported = again, awake
         self._subjects: dict[Scope, Sequence[Subject]] = {}
+        self._coverage: Coverage | None = None
+        self._cut: set[str] = set()
         self._made: EvidenceCache | None = None
         self._wake(window)
 
@@ -282,8 +290,25 @@ class WindowEvidence:
         """Return the subjects of a kind: model versions seen in counters, ensembles, servers or GPUs."""
         if scope not in self._subjects:
             servers = self._kept().window.servers.values()
-            self._subjects[scope] = [subject for server in servers for subject in self._of(server, scope)]
+            found = [subject for server in servers for subject in self._of(server, scope)]
+            if scope is not Scope.SERVER:
+                self._cut |= {subject.server for subject in found[MOST_JUDGED:]}
+                found = found[:MOST_JUDGED]
+            self._subjects[scope] = found
         return self._subjects[scope]
+
+    def coverage(self) -> Coverage:
+        """Return which models are judged; found once."""
+        if self._coverage is None:
+            self._coverage = coverage(self._kept().window)
+        unread = sorted({*self._coverage.unread, *self._cut})
+        return self._coverage._replace(unread=tuple(unread))
+
+    def _judged(self, server: ServerWindow) -> list[ModelKey]:
+        judged = self.coverage().judged
+        return (
+            server.keys_seen() if judged is None else [key for key in server.keys_seen() if key in judged[server.name]]
+        )
 
     def graph(self, server: str) -> DeploymentGraph:
         """Return the server's ensembles."""
@@ -380,9 +405,11 @@ class WindowEvidence:
             case Scope.SERVER:
                 return [Subject(server=server.name)]
             case Scope.ENSEMBLE:
-                return [Subject(server=server.name, ensemble=name) for name in ensembles]
+                busy = {model for model, _ in self._judged(server)}
+                judged = (name for name in ensembles if name in busy or not server.keys_of(name))
+                return [Subject(server=server.name, ensemble=name) for name in judged]
             case Scope.MODEL:
-                keys = [key for key in server.keys_seen() if not self._is_ensemble(server, key[0])]
+                keys = [key for key in self._judged(server) if not self._is_ensemble(server, key[0])]
                 return [Subject(server=server.name, model=model, version=version) for model, version in keys]
             case Scope.ENTRY:
                 return self._entries(server)
@@ -404,7 +431,7 @@ class WindowEvidence:
         everything = [Subject(server=server.name, ensemble=name) for name in graph.ensembles]
         busy = {on.ensemble: on for on in everything if on.ensemble and self.read(REQUESTS, on).value}
         called = {model for name in busy for model in graph.ensembles[name].models()}
-        models = {model for model, _ in server.keys_seen()} - called - set(graph.ensembles)
+        models = {model for model, _ in self._judged(server)} - called - set(graph.ensembles)
         direct = [Subject(server=server.name, model=model) for model in sorted(models)]
         return [*(on for name, on in busy.items() if name not in called), *direct]
 

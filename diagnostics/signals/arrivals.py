@@ -14,7 +14,7 @@ from diagnostics.signals.engine_samples import held_by_engine, is_engine
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.traces import ALL_TRACED, TRACE_FIX, TRACES, completed
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Happened, changes
+from diagnostics.window.lifecycle import Happened
 from diagnostics.window.view import METRICS, Counter, ModelView
 
 # The chi-squared approximation of a dispersion test wants five expected events per interval (Cochran 1954).
@@ -269,7 +269,7 @@ def _held(view: ModelView, spans: Sequence[tuple[float, float]]) -> list[bool]:
 
     A load through the HTTP port holds one of the frontend's threads, and who is connected to it, whatever they ask.
     """
-    loads = [change for change in changes(view.server) if change.kind in (Happened.LOADED, Happened.RELOADED)]
+    loads = [change for change in view.server_changes() if change.kind in (Happened.LOADED, Happened.RELOADED)]
     inside = [any(load.since < end and start <= load.at for load in loads) for start, end in spans]
     return [now or before for before, now in zip([False, *inside], inside, strict=False)]
 

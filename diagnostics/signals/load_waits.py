@@ -20,7 +20,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.stalls import in_load, is_denied, loads_seen
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Happened, ServerChange, changes, touch
+from diagnostics.window.lifecycle import Happened, ServerChange, touch
 from diagnostics.window.points import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
@@ -54,7 +54,7 @@ class _Held:
 
 def _held(view: ModelView) -> _Held | Missing | None:
     """Return what the source that knows of the longest waits shows; None where nothing shows any."""
-    restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
+    restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
     loads = [load for load in loads if not is_denied(view, load)]
     if not loads:

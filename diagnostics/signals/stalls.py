@@ -10,7 +10,7 @@ from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, only_ensembl
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import MOST_MISSED_ROUNDS, Opened
-from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, changes, touch
+from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
@@ -204,7 +204,7 @@ def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
     What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
     version's begin; where a version's own begin anew, it was away.
     """
-    restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
+    restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     away = [step for table in view.tables(METRICS) for step in table.resets if step.opened is Opened.RESET]
     return [
         load

@@ -130,10 +130,13 @@ MOST_MODELS = 2_000
 """Versions of models of one server: a verdict on as many takes ten seconds, and other deployments wait for it."""
 
 
+BEYOND_MODELS = f"a server is judged by {MOST_MODELS:,} models at most"
+
+
 def of_so_many_models(models: Collection[T]) -> tuple[list[T], Mapping[str, str]]:
     """Return the first `MOST_MODELS` of a server's models, and why others are left out."""
     beyond = len(models) - MOST_MODELS
-    refused = {f"'{beyond:,} more'": f"a server is judged by {MOST_MODELS:,} models at most"} if beyond > 0 else {}
+    refused = {f"'{beyond:,} more'": BEYOND_MODELS} if beyond > 0 else {}
     return list(islice(models, MOST_MODELS)), refused
 
 

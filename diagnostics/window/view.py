@@ -25,7 +25,7 @@ from diagnostics.window.counters import (
     Delta,
     sum_steps,
 )
-from diagnostics.window.lifecycle import ServerChange, changes_of
+from diagnostics.window.lifecycle import ServerChange, changes, changes_of
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
@@ -243,6 +243,10 @@ class ModelView:
         """Return what happened to the model, all its versions, in time order; inside the span or not."""
         return self.beside(self.model).once(_changes)
 
+    def server_changes(self) -> tuple[ServerChange, ...]:
+        """Return what happened to the server and all its models, in time order, found once whoever asks."""
+        return self.beside(None).once(_server_changes)
+
     def gauge(self, name: str, labels: dict[str, str]) -> Gauge:
         """Return the gauge's points inside the span."""
         first, last = self.start - _SLACK, self.end + _SLACK
@@ -292,6 +296,10 @@ def _pending(view: ModelView) -> Gauge:
 
 def _changes(view: ModelView) -> tuple[ServerChange, ...]:
     return changes_of(view.server, view.model or "")
+
+
+def _server_changes(view: ModelView) -> tuple[ServerChange, ...]:
+    return changes(view.server)
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:

@@ -13,6 +13,7 @@ from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import MOST_EVENTS, LogEvent
 from diagnostics.window.normalize import ModelKey, positions_of, under_their_own_names
 from diagnostics.window.parsed import (
+    BEYOND_MODELS,
     MOST_MODELS,
     ClientRecord,
     ClientRequest,
@@ -121,6 +122,7 @@ class ServerWindow:
         self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
         self.failures: dict[BodyKind, Failures] = {}
         self.refused: dict[str, str] = {}  # why entries of what was read were left out, by what they call themselves
+        self.has_more_models = False  # than a server is judged by
         self.failed: list[FailedRead] = []
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
@@ -155,6 +157,10 @@ class ServerWindow:
     def keys_seen(self) -> list[ModelKey]:
         """Return every (model, version) seen in counters, sorted."""
         return [key for keys in self._keys_by_model().values() for key in keys]
+
+    def requests_of(self, key: ModelKey) -> float:
+        """Return how many requests to a model version ended while it was read, by the source that counts more."""
+        return max((_grown(tables[key]) for tables in self.tables.values() if key in tables), default=0.0)
 
     def keys_of(self, model: str) -> Sequence[ModelKey]:
         """Return the (model, version) pairs of one model, sorted."""
@@ -305,7 +311,7 @@ class ServerWindow:
             table = tables.get(key)
             if table is None:
                 if len(tables) >= MOST_MODELS:  # names that come and go must not fill the memory
-                    self._refuse({"'more models'": f"a server is judged by {MOST_MODELS:,} models at most"})
+                    self._refuse({"'more models'": BEYOND_MODELS})
                     continue
                 table = tables[key] = CounterTable(source)
             table.add(point, previous, tried)
@@ -313,6 +319,7 @@ class ServerWindow:
 
     def _refuse(self, entries: Mapping[str, str]) -> None:
         for name, why in entries.items():
+            self.has_more_models |= why == BEYOND_MODELS
             if len(self.refused) < _MOST_REFUSED:
                 self.refused.setdefault(name, why)
 
@@ -320,6 +327,17 @@ class ServerWindow:
         failures = self.failures.setdefault(kind, Failures())
         failures.count += 1
         failures.reason = reason
+
+
+def _grown(table: CounterTable) -> float:
+    """Return the requests between the first read and the last one; of counters that began anew, those of the last."""
+    if table.first is None or table.last is None:
+        return 0.0
+    first, last = (sum(point.values.get(one, 0.0) for one in _ENDED) for point in (table.first, table.last))
+    return last - first if last >= first else last
+
+
+_ENDED = (Counter.SUCCESS, Counter.FAILURE)
 
 
 def _refused(content: Content) -> Mapping[str, str]:

@@ -6,11 +6,15 @@ import gc
 import json
 import time
 import weakref
+from collections.abc import Sequence
 
 import pytest
 
+from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.evidence import coverage, evidence
 from diagnostics.service import deployment
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.signals.signal import Scope
 from diagnostics.window.normalize import positions_of
 from diagnostics.window.parsed import MOST_MODELS
 from diagnostics.window.window import WindowBuilder
@@ -22,7 +26,7 @@ from tests.store.lived import deployment as watched
 
 def seconds_for(models: int) -> float:
     stages = tuple(Stage(f"m{i}", rate=1, execution=0.001, config=model_config(f"m{i}")) for i in range(models))
-    window = SyntheticTriton(models=stages).window(4)
+    window = SyntheticTriton(models=stages).window(6)
     begun = time.process_time()
     explained(window)
     return time.process_time() - begun
@@ -31,6 +35,34 @@ def seconds_for(models: int) -> float:
 def test_ten_times_the_models_take_about_ten_times_as_long():
     seconds_for(10)  # imports and caches
     assert seconds_for(1000) < 30 * seconds_for(100)
+
+
+@pytest.mark.parametrize(("rates", "verdict"), [((9, 0, 5, 0, 7), "healthy"), ((9, 1, 5, 1, 7), "insufficient-data")])
+def test_of_too_many_models_the_busiest_are_judged_and_requests_of_others_forbid_healthy(
+    rates: Sequence[float], verdict: str, monkeypatch: pytest.MonkeyPatch
+):
+    stages = tuple(
+        Stage(f"m{at}", rate=rate, execution=0.001, config=model_config(f"m{at}")) for at, rate in enumerate(rates)
+    )
+    window = SyntheticTriton(models=stages).window(30)
+    whole = explained(window)
+    assert (whole.verdict, str(whole.evidence.coverage())) == (Verdict.HEALTHY, "")
+    for module in (coverage, evidence):
+        monkeypatch.setattr(module, "MOST_JUDGED", 3)
+    found = explained(window)
+    assert [on.model for on in found.evidence.subjects(Scope.MODEL)] == ["m0", "m2", "m4"]
+    assert {result.subject.model for result in found.results if result.subject.version} == {"m0", "m2", "m4"}
+    assert found.verdict.value == verdict
+    assert any(spot.what.startswith("2 models, ") for spot in found.blind_spots)
+
+
+def test_a_server_of_more_models_than_are_read_is_not_called_healthy():
+    page = "".join(f'nv_inference_request_success{{model="m{at}",version="1"}} 1\n' for at in range(MOST_MODELS + 1))
+    builder = WindowBuilder()
+    builder.add(Scrape(server="s", kind=BodyKind.METRICS, at=1000.0, mono=1000.0, body=page.encode()))
+    found = coverage.coverage(builder.build("d"))
+    assert found.hides_requests
+    assert str(found) == "further models of s"
 
 
 @pytest.mark.parametrize("kind", [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX])
