@@ -30,7 +30,7 @@ class StatedEvidence:
     def __init__(self, readings: Mapping[Signal, float]) -> None:
         self._readings = {signal.name: (signal, value) for signal, value in readings.items()}
 
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+    def read(self, signal: Signal, subject: Subject, span: Span | None = None) -> Reading:
         """Return the stated value, exact."""
         if signal.name not in self._readings:
             return Reading.unknown(Missing.NOT_EXPORTED, signal.unit)
@@ -45,11 +45,11 @@ class StatedEvidence:
         """Return no ensemble."""
         return DeploymentGraph({})
 
-    def config(self, on: Subject) -> ModelConfig | None:
+    def config(self, subject: Subject) -> ModelConfig | None:
         """Return None: settings are stated as readings."""
         return None
 
-    def config_file(self, on: Subject) -> str | None:
+    def config_file(self, subject: Subject) -> str | None:
         """Return None."""
         return None
 
@@ -57,7 +57,7 @@ class StatedEvidence:
         """Return that it was not read."""
         return ""
 
-    def service_time(self, on: Subject) -> ServiceTime | None:
+    def service_time(self, subject: Subject) -> ServiceTime | None:
         """Return a service time with the stated mean and marginal cost."""
         mean, cost = self._value(EXECUTION_SECONDS), self._value(BATCH_MARGINAL_COST)
         if not mean:
@@ -75,7 +75,7 @@ class StatedEvidence:
         """Return no change: what happened is stated as readings."""
         return []
 
-    def outages(self, on: Subject) -> Sequence[Outage]:
+    def outages(self, subject: Subject) -> Sequence[Outage]:
         """Return none: how long one lasted is stated as a reading."""
         return []
 
@@ -87,11 +87,11 @@ class StatedEvidence:
         """Return no instant."""
         return []
 
-    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
+    def paths(self, subject: Subject) -> Sequence[tuple[TracedRequest, Path]]:
         """Return no trace: what traces say is stated as readings."""
         return []
 
-    def calls(self, on: Subject) -> Sequence[TracedRequest]:
+    def calls(self, subject: Subject) -> Sequence[TracedRequest]:
         """Return no trace."""
         return []
 
@@ -103,32 +103,32 @@ class StatedEvidence:
         """Return none."""
         return SpanCounts()
 
-    def is_engine(self, on: Subject) -> bool:
+    def is_engine(self, subject: Subject) -> bool:
         """Return whether the engine's gauges are stated."""
         return ENGINE_WAITING.name in self._readings
 
-    def server_kind(self, on: Subject) -> None:
+    def server_kind(self, subject: Subject) -> None:
         """Return None: cases are of Triton."""
         return
 
-    def shows_engine_time(self, on: Subject) -> bool:
+    def shows_engine_time(self, subject: Subject) -> bool:
         """Return False."""
         return False
 
-    def hides_time(self, on: Subject) -> bool:
+    def hides_time(self, subject: Subject) -> bool:
         """Return whether it is an engine."""
-        return self.is_engine(on) and not self.shows_engine_time(on)
+        return self.is_engine(subject) and not self.shows_engine_time(subject)
 
-    def answers_apart(self, on: Subject) -> bool:
+    def answers_apart(self, subject: Subject) -> bool:
         """Return False."""
         return False
 
-    def entry(self, on: Subject) -> EntryPoint | None:
+    def entry(self, subject: Subject) -> EntryPoint | None:
         """Return an entry of the stated mean request time, called directly; an engine's compute is its time."""
         mean = self._value(REQUEST_SECONDS)
         if mean is None:
             return None
-        engine = (self._value(COMPUTE_SECONDS) or 0.0) if self.is_engine(on) else 0.0
+        engine = (self._value(COMPUTE_SECONDS) or 0.0) if self.is_engine(subject) else 0.0
         return EntryPoint(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS, engine_seconds=engine)
 
     def _value(self, signal: Signal) -> float | None:

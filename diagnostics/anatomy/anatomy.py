@@ -113,16 +113,16 @@ def _with_inner_calls(evidence: Evidence, server: str, items: Sequence[Anatomy])
     return [with_inner_calls(item, inner, stages_of) for item in called_alone(items, inner)]
 
 
-def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
+def _of_entry(evidence: Evidence, subject: Subject) -> Anatomy | None:
     """Return the anatomy of an ensemble's requests, or of those that its clients put together from its members."""
-    if on.ensemble is not None and is_orchestrated(evidence, on):
-        ensemble = evidence.graph(on.server).ensembles[on.ensemble]
-        return from_outside(evidence, on, ensemble, lambda model: _of_model(evidence, on.server, model))
-    counters = _of_ensemble(evidence, on)
-    if counters is None or on.ensemble is None:
+    if subject.ensemble is not None and is_orchestrated(evidence, subject):
+        ensemble = evidence.graph(subject.server).ensembles[subject.ensemble]
+        return from_outside(evidence, subject, ensemble, lambda model: _of_model(evidence, subject.server, model))
+    counters = _of_ensemble(evidence, subject)
+    if counters is None or subject.ensemble is None:
         return None
-    found = from_traces(counters, evidence.paths(on), _hidden(evidence, counters))
-    return bounded(evidence, found, evidence.graph(on.server).ensembles[on.ensemble], counters)
+    found = from_traces(counters, evidence.paths(subject), _hidden(evidence, counters))
+    return bounded(evidence, found, evidence.graph(subject.server).ensembles[subject.ensemble], counters)
 
 
 def tail(evidence: Evidence, item: Anatomy) -> Anatomy | None:
@@ -143,24 +143,24 @@ def _ensembles(evidence: Evidence, server: Subject) -> Sequence[Subject]:
     return [subject for subject in evidence.subjects(Scope.ENSEMBLE) if subject.server == server.server]
 
 
-def _of_ensemble(evidence: Evidence, on: Subject) -> Anatomy | None:
-    requests, mean = evidence.read(REQUESTS, on), evidence.read(REQUEST_SECONDS, on)
-    if not requests.value or mean.value is None or on.ensemble is None:
+def _of_ensemble(evidence: Evidence, subject: Subject) -> Anatomy | None:
+    requests, mean = evidence.read(REQUESTS, subject), evidence.read(REQUEST_SECONDS, subject)
+    if not requests.value or mean.value is None or subject.ensemble is None:
         return None
-    ensemble = evidence.graph(on.server).ensembles[on.ensemble]
-    stages = tuple(_stage(evidence, on.server, model) for model in ensemble.models())
+    ensemble = evidence.graph(subject.server).ensembles[subject.ensemble]
+    stages = tuple(_stage(evidence, subject.server, model) for model in ensemble.models())
     per_visit = {stage.model: stage.seconds for stage in stages}
     path, on_path = ensemble.longest_path(per_visit)
     stages = tuple(_visited(stage, max(path.count(stage.model), 1)) for stage in stages)
-    hidden = [model for model in ensemble.models() if evidence.hides_time(Subject(server=on.server, model=model))]
+    hidden = [model for model in ensemble.models() if evidence.hides_time(Subject(server=subject.server, model=model))]
     rest = max(mean.value - on_path, 0.0)
     if len(hidden) == 1:
         # What no row accounts for is the engine's: its branch is the longest, however short its row is.
         _, through = ensemble.longest_path(per_visit, through=hidden[0])
         stages, rest = _with_engine(stages, hidden[0], max(mean.value - through, 0.0)), 0.0
     return Anatomy(
-        server=on.server,
-        ensemble=on.ensemble,
+        server=subject.server,
+        ensemble=subject.ensemble,
         requests=requests.value,
         mean_seconds=mean.value,
         stages=stages,
@@ -170,8 +170,8 @@ def _of_ensemble(evidence: Evidence, on: Subject) -> Anatomy | None:
 
 
 def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
-    on = Subject(server=server, model=model)
-    requests, mean = evidence.read(REQUESTS, on), evidence.read(REQUEST_SECONDS, on)
+    subject = Subject(server=server, model=model)
+    requests, mean = evidence.read(REQUESTS, subject), evidence.read(REQUEST_SECONDS, subject)
     if not requests.value or mean.value is None:
         return None
     stage = _stage(evidence, server, model)
@@ -184,16 +184,16 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
         unattributed_seconds=max(mean.value - stage.seconds, 0.0),
         source=mean.source,
     )
-    hidden = evidence.hides_time(on)
-    found = from_direct_calls(counters, evidence.calls(on), hidden)
+    hidden = evidence.hides_time(subject)
+    found = from_direct_calls(counters, evidence.calls(subject), hidden)
     if found.source != counters.source:
-        return with_called(found, evidence.calls(on))
-    return _with_own_account(evidence, on, found) if hidden else found
+        return with_called(found, evidence.calls(subject))
+    return _with_own_account(evidence, subject, found) if hidden else found
 
 
-def _with_own_account(evidence: Evidence, on: Subject, item: Anatomy) -> Anatomy:
+def _with_own_account(evidence: Evidence, subject: Subject, item: Anatomy) -> Anatomy:
     """Return the anatomy with the time that the engine counts itself beyond its row; as it is where it counts none."""
-    engine, stage = evidence.read(ENGINE_SECONDS, on), item.stages[0]
+    engine, stage = evidence.read(ENGINE_SECONDS, subject), item.stages[0]
     if engine.value is None:
         return item
     beyond = max(engine.value - stage.seconds, 0.0)
@@ -203,8 +203,8 @@ def _with_own_account(evidence: Evidence, on: Subject, item: Anatomy) -> Anatomy
 
 
 def _stage(evidence: Evidence, server: str, model: str) -> Stage:
-    on = Subject(server=server, model=model)
-    cells = {phase: evidence.read(signal, on).value or 0.0 for phase, signal in _CELLS}
+    subject = Subject(server=server, model=model)
+    cells = {phase: evidence.read(signal, subject).value or 0.0 for phase, signal in _CELLS}
     return Stage(model=model, cells=cells)
 
 
@@ -221,26 +221,26 @@ def _with_engine(stages: tuple[Stage, ...], model: str, seconds: float) -> tuple
 
 
 def entry_of(
-    anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject, perhaps: Sequence[Anatomy] = ()
+    anatomy: Sequence[Anatomy], evidence: Evidence, subject: Subject, perhaps: Sequence[Anatomy] = ()
 ) -> EntryPoint | None:
     """Return the entry with the most time in it that a subject's requests belong to, None without traffic.
 
     Args:
         anatomy: the entries.
         evidence: what they were made from.
-        on: the subject.
+        subject: the subject.
         perhaps: those entries that may call the others: ensembles whose configuration was not read.
 
     """
     for candidate in anatomy:
-        stage = candidate.stage(on.model or "") if candidate.server == on.server else None
+        stage = candidate.stage(subject.model or "") if candidate.server == subject.server else None
         if stage is not None:
             return EntryPoint(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
-                weight=_weight(evidence, on) * stage.visits,
+                weight=_weight(evidence, subject) * stage.visits,
                 requests=candidate.requests,
-                engine_seconds=_engine_seconds(evidence, on, stage),
+                engine_seconds=_engine_seconds(evidence, subject, stage),
                 behind_seconds=_behind_seconds(evidence, candidate, stage.model),
                 perhaps_seconds=0.0 if candidate.ensemble else longest_call(candidate, perhaps),
                 most_seconds=stage.most_seconds,
@@ -248,8 +248,8 @@ def entry_of(
                 caller=stage.caller,
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.
-        of_card = on.gpu is not None or candidate.ensemble == on.ensemble
-        if candidate.server == on.server and on.model is None and of_card:
+        of_card = subject.gpu is not None or candidate.ensemble == subject.ensemble
+        if candidate.server == subject.server and subject.model is None and of_card:
             return EntryPoint(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
@@ -265,15 +265,15 @@ def _behind_seconds(evidence: Evidence, item: Anatomy, model: str) -> float:
     return sum(stage.seconds for stage in item.stages if stage.model in behind)
 
 
-def _engine_seconds(evidence: Evidence, on: Subject, stage: Stage) -> float:
-    if not evidence.is_engine(on):
+def _engine_seconds(evidence: Evidence, subject: Subject, stage: Stage) -> float:
+    if not evidence.is_engine(subject):
         return 0.0
-    return stage.cells.get(Phase.COMPUTE if evidence.shows_engine_time(on) else Phase.ENGINE, 0.0)
+    return stage.cells.get(Phase.COMPUTE if evidence.shows_engine_time(subject) else Phase.ENGINE, 0.0)
 
 
-def _weight(evidence: Evidence, on: Subject) -> float:
-    own = evidence.read(REQUESTS, on).value
-    everything = evidence.read(REQUESTS, Subject(server=on.server, model=on.model)).value
+def _weight(evidence: Evidence, subject: Subject) -> float:
+    own = evidence.read(REQUESTS, subject).value
+    everything = evidence.read(REQUESTS, Subject(server=subject.server, model=subject.model)).value
     return own / everything if own is not None and everything else 1.0
 
 

@@ -167,38 +167,38 @@ def _called(caller: Stage, call: InnerCall, seconds: float, stages: Sequence[Sta
 Direct = Callable[[str], Anatomy | None]
 
 
-def is_orchestrated(evidence: Evidence, on: Subject) -> bool:
+def is_orchestrated(evidence: Evidence, subject: Subject) -> bool:
     """Return whether an ensemble's members are called in step from outside while it idles; unknown counts as no."""
-    direct, own = evidence.read(DIRECT_CALLS, on).value, evidence.read(ENSEMBLE_CALLS, on).value
+    direct, own = evidence.read(DIRECT_CALLS, subject).value, evidence.read(ENSEMBLE_CALLS, subject).value
     if direct is None or own is None or direct < ENOUGH_EVENTS or own > MOST_USED * direct:
         return False
-    apart, wrapped = evidence.read(LOCKSTEP_GAP, on).value, evidence.read(WRAPPED, on).value
+    apart, wrapped = evidence.read(LOCKSTEP_GAP, subject).value, evidence.read(WRAPPED, subject).value
     return apart is not None and apart <= LOCKSTEP and wrapped == 0
 
 
-def from_outside(evidence: Evidence, on: Subject, ensemble: Ensemble, direct: Direct) -> Anatomy | None:
+def from_outside(evidence: Evidence, subject: Subject, ensemble: Ensemble, direct: Direct) -> Anatomy | None:
     """Return the orchestrated requests' anatomy; None where some member's is unknown.
 
     Args:
         evidence: what was read.
-        on: the ensemble.
+        subject: the ensemble.
         ensemble: its graph.
         direct: returns the anatomy of a model that is called directly.
 
     """
     members = [direct(model) for model in ensemble.models()]
     known = [member for member in members if member is not None]
-    calls = evidence.read(DIRECT_CALLS, on).value
+    calls = evidence.read(DIRECT_CALLS, subject).value
     if len(known) < len(members) or not known or calls is None:
         return None
     stages = tuple(_whole(member) for member in known)
     _, at_server = ensemble.longest_path({stage.model: stage.seconds for stage in stages})
-    whole, hops = evidence.read(ORCHESTRATED_SECONDS, on), evidence.read(HOP_SECONDS, on)
+    whole, hops = evidence.read(ORCHESTRATED_SECONDS, subject), evidence.read(HOP_SECONDS, subject)
     mean = whole.value if whole.value is not None else at_server + (hops.value or 0.0)
     sources = dict.fromkeys([member.source for member in known] + ([whole.source] if whole.value is not None else []))
     return Anatomy(
-        server=on.server,
-        ensemble=on.ensemble,
+        server=subject.server,
+        ensemble=subject.ensemble,
         requests=calls,
         mean_seconds=mean,
         stages=stages,

@@ -45,41 +45,41 @@ BY_TIME_OUTSIDE = frozenset({"client-or-transport-bound", "ensemble-overhead", "
 AFTER_A_STOP = BY_TIME_INSIDE | BY_TIME_OUTSIDE | {"bursty-arrivals", "scheduler-stall"}
 
 
-def held_up(check: str, see: Ledger, on: Subject, fires: Fires) -> Undecided | None:
+def held_up(check: str, ledger: Ledger, subject: Subject, fires: Fires) -> Undecided | None:
     """Return why a check that fired cannot know its cause; None where nothing holds the server up."""
-    stopped = stop_seconds(see.evidence, on.server, outside=check in BY_TIME_OUTSIDE)
+    stopped = stop_seconds(ledger.evidence, subject.server, outside=check in BY_TIME_OUTSIDE)
     if check in AFTER_A_STOP and stopped >= DISK.value * fires.saved_seconds and stopped > 0:
-        return see.conflicting(STOPPED_SECONDS)
-    if check in BY_TIME_INSIDE and not see.evidence.is_engine(on):
-        share = see.evidence.read(IO_PER_LANE, on)
+        return ledger.conflicting(STOPPED_SECONDS)
+    if check in BY_TIME_INSIDE and not ledger.evidence.is_engine(subject):
+        share = ledger.evidence.read(IO_PER_LANE, subject)
         if share.value is not None and share.value >= DISK.value:
-            return see.conflicting(IO_PER_LANE)
-        return see.conflicting(COPY_CPU) if _copies_wait(see.evidence, on) else None
-    if check in BY_TIME_OUTSIDE and io_seconds(see.evidence, on.server) >= DISK.value * fires.saved_seconds > 0:
-        return see.conflicting(IO_THREADS)
+            return ledger.conflicting(IO_PER_LANE)
+        return ledger.conflicting(COPY_CPU) if _copies_wait(ledger.evidence, subject) else None
+    if check in BY_TIME_OUTSIDE and io_seconds(ledger.evidence, subject.server) >= DISK.value * fires.saved_seconds > 0:
+        return ledger.conflicting(IO_THREADS)
     return None
 
 
-def _copies_wait(evidence: Evidence, on: Subject) -> bool:
+def _copies_wait(evidence: Evidence, subject: Subject) -> bool:
     """Return whether a model's instances are mostly held by inputs and outputs that wait instead of being copied.
 
     Where nothing tells whether they use a processor, they may wait where it is so of all models of a server: their
     tensors differ, and what the server's threads wait for is the same.
     """
-    if _copied(evidence, on) < DISK.value:
+    if _copied(evidence, subject) < DISK.value:
         return False
-    used = evidence.read(COPY_CPU, Subject(server=on.server))
+    used = evidence.read(COPY_CPU, Subject(server=subject.server))
     if used.value is not None:
         return used.value < COPIES.value
-    served = [one for one in evidence.subjects(Scope.MODEL) if one.server == on.server]
+    served = [one for one in evidence.subjects(Scope.MODEL) if one.server == subject.server]
     shares = [_copied(evidence, one) for one in served if evidence.read(REQUESTS, one).value]
     return len(shares) > 1 and min(shares) >= DISK.value
 
 
-def _copied(evidence: Evidence, on: Subject) -> float:
+def _copied(evidence: Evidence, subject: Subject) -> float:
     """Return the share of a model's executions in which inputs and outputs are copied; 0 where not known."""
-    copies = sum(evidence.read(signal, on).value or 0.0 for signal in (INPUT_SECONDS, OUTPUT_SECONDS))
-    whole = copies + (evidence.read(COMPUTE_SECONDS, on).value or 0.0)
+    copies = sum(evidence.read(signal, subject).value or 0.0 for signal in (INPUT_SECONDS, OUTPUT_SECONDS))
+    whole = copies + (evidence.read(COMPUTE_SECONDS, subject).value or 0.0)
     return copies / whole if whole > 0 else 0.0
 
 
@@ -97,7 +97,7 @@ def stop_seconds(evidence: Evidence, server: str, *, outside: bool = False) -> f
 
     """
     moments, models = evidence.moments(server), evidence.subjects(Scope.MODEL)
-    busy = [evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0 for on in models if on.server == server]
+    busy = [evidence.read(INSTANCE_BUSY_SHARE, subject).value or 0.0 for subject in models if subject.server == server]
     free = max(1.0 - max(busy, default=0.0), _LEAST_FREE)
     window = moments[-1] - moments[0] if moments else 0.0
     lengths = [
@@ -117,6 +117,6 @@ def _silent(one: Outage) -> bool:
 def io_seconds(evidence: Evidence, server: str) -> float:
     """Return for how long threads of a server wait for I/O per request (Little's law); 0 where not known."""
     threads = evidence.read(IO_THREADS, Subject(server=server))
-    entries = [on for on in evidence.subjects(Scope.ENTRY) if on.server == server]
-    rate = sum(evidence.read(REQUEST_RATE, on).value or 0.0 for on in entries)
+    entries = [subject for subject in evidence.subjects(Scope.ENTRY) if subject.server == server]
+    rate = sum(evidence.read(REQUEST_RATE, subject).value or 0.0 for subject in entries)
     return (threads.value or 0.0) / rate if rate > 0 else 0.0

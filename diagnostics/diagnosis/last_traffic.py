@@ -27,26 +27,26 @@ class LastTraffic:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
 
-    def look(self, fingerprint: str, on: Subject, evidence: Evidence, elapsed: float) -> None:
+    def look(self, fingerprint: str, subject: Subject, evidence: Evidence, elapsed: float) -> None:
         """Look for requests in what was read since the last look.
 
         Args:
             fingerprint: of the incident.
-            on: its subject; one without a model stands for all that is called on its server.
+            subject: what it is of; one without a model stands for all that is called on its server.
             evidence: the newest window; one without its server tells nothing.
             elapsed: seconds of a steady clock since the last verdict.
 
         """
         watched = self._watched.setdefault(fingerprint, _Watched())
-        if Subject(server=on.server) not in evidence.subjects(Scope.SERVER):
+        if Subject(server=subject.server) not in evidence.subjects(Scope.SERVER):
             return
-        fresh = [pair for pair in pairwise(evidence.moments(on.server)) if pair[1] > watched.looked_at]
+        fresh = [pair for pair in pairwise(evidence.moments(subject.server)) if pair[1] > watched.looked_at]
         if not fresh:
             return
         newest = watched.looked_at = fresh[-1][1]
         watched.without += elapsed
         for instants in reversed(fresh):
-            if _has_requests(evidence, on, instants):
+            if _has_requests(evidence, subject, instants):
                 watched.requests_at = instants[1]
                 watched.without = 0.0 if instants[1] == newest else watched.without
                 return
@@ -66,10 +66,10 @@ class LastTraffic:
         self._watched.pop(fingerprint, None)
 
 
-def _has_requests(evidence: Evidence, on: Subject, instants: tuple[float, float]) -> bool:
+def _has_requests(evidence: Evidence, subject: Subject, instants: tuple[float, float]) -> bool:
     """Return whether requests ended or waited between two reads."""
-    called = [Subject(server=on.server, model=on.model, ensemble=None if on.model else on.ensemble)]
-    if not (on.model or on.ensemble):
-        called = [one for one in evidence.subjects(Scope.ENTRY) if one.server == on.server]
+    called = [Subject(server=subject.server, model=subject.model, ensemble=None if subject.model else subject.ensemble)]
+    if not (subject.model or subject.ensemble):
+        called = [one for one in evidence.subjects(Scope.ENTRY) if one.server == subject.server]
     counts = (REQUESTS, FAILED_REQUESTS, PENDING)
     return any(bool(series(evidence, count, one, instants)[0].reading.high) for one in called for count in counts)

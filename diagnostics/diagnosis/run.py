@@ -67,12 +67,12 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
     perhaps = likely_ensembles(anatomy, evidence)
     callers = {(item.server, item.stages[0].model) for item in perhaps if calls_others(item, anatomy)}
 
-    def among(on: Subject) -> Sequence[Anatomy]:
-        return anatomy if on.model is None else of_model.get((on.server, on.model), ())
+    def among(subject: Subject) -> Sequence[Anatomy]:
+        return anatomy if subject.model is None else of_model.get((subject.server, subject.model), ())
 
     @cache  # of a subject, whichever check asks
-    def entry(on: Subject) -> EntryPoint | None:
-        return entry_of(among(on), evidence, on, perhaps)
+    def entry(subject: Subject) -> EntryPoint | None:
+        return entry_of(among(subject), evidence, subject, perhaps)
 
     return tuple(
         _one(registered, evidence, entry, subject, is_caller=(subject.server, subject.model) in callers)
@@ -85,23 +85,23 @@ def _one(
     registered: RegisteredCheck,
     evidence: Evidence,
     entry: Callable[[Subject], EntryPoint | None],
-    on: Subject,
+    subject: Subject,
     *,
     is_caller: bool,
 ) -> Result:
     if registered.check.layer in _SHARED:
         entry = partial(_whole, entry)
     ledger = Ledger(evidence, entry)
-    outcome = decide(registered, ledger, on)
+    outcome = decide(registered, ledger, subject)
     if is_caller and isinstance(outcome, Fires) and outcome.claims:
         # The row of an ensemble holds its members' time: without its configuration it is not told from theirs.
         outcome = Unknown(reason=Missing.NOT_EXPORTED, signal="configuration")
-    return Result(check=registered, subject=on, outcome=outcome, noted=ledger, entry=entry(on))
+    return Result(check=registered, subject=subject, outcome=outcome, noted=ledger, entry=entry(subject))
 
 
-def _whole(entry: Callable[[Subject], EntryPoint | None], on: Subject) -> EntryPoint | None:
+def _whole(entry: Callable[[Subject], EntryPoint | None], subject: Subject) -> EntryPoint | None:
     """Return the entry of a subject whose trouble is that of the branches beside it: it costs all that it takes."""
-    found = entry(on)
+    found = entry(subject)
     return replace(found, most_seconds=inf) if found else None
 
 
@@ -120,22 +120,22 @@ def without_ledgers(results: Sequence[Result]) -> tuple[Result, ...]:
     )
 
 
-def decide(registered: RegisteredCheck, ledger: Ledger, on: Subject) -> Outcome:
+def decide(registered: RegisteredCheck, ledger: Ledger, subject: Subject) -> Outcome:
     """Return what the check says; a reading it needed and could not get means unknown."""
     try:
-        outcome: Fires | Quiet = registered.diagnose(ledger, on)
+        outcome: Fires | Quiet = registered.diagnose(ledger, subject)
     except Undecided as undecided:
         return Unknown(reason=undecided.reason, signal=undecided.signal)
-    if isinstance(outcome, Fires) and (doubt := held_up(registered.id, ledger, on, outcome)) is not None:
+    if isinstance(outcome, Fires) and (doubt := held_up(registered.id, ledger, subject, outcome)) is not None:
         return Unknown(reason=doubt.reason, signal=doubt.signal)
-    if isinstance(outcome, Fires) and _waits_off_the_path(ledger, on, outcome):
+    if isinstance(outcome, Fires) and _waits_off_the_path(ledger, subject, outcome):
         return Quiet(because="other branches of the ensemble take as long: requests would be no quicker without queues")
     return outcome
 
 
-def _waits_off_the_path(see: Ledger, on: Subject, fires: Fires) -> bool:
+def _waits_off_the_path(ledger: Ledger, subject: Subject, fires: Fires) -> bool:
     """Return whether only queues are claimed, and no request would be quicker, to speak of, if nobody waited at all."""
-    entry = see.entry_of(on)
+    entry = ledger.entry_of(subject)
     queues = all(claim.phase is Phase.QUEUE for claim in fires.claims) and bool(fires.claims)
     if entry is None or not queues or fires.failed_share > 0 or fires.unseen_seconds > 0:
         return False
@@ -144,4 +144,4 @@ def _waits_off_the_path(see: Ledger, on: Subject, fires: Fires) -> bool:
         return False
     most = Reading.of(entry.most_queued_seconds, Unit.SECONDS, "ensemble's graph", estimated=True)
     limit = Limit(value=needed, unit=Unit.SECONDS, because=WORTHWHILE_PART.because)
-    return not see.compare("saving_without_queues", most, limit)
+    return not ledger.compare("saving_without_queues", most, limit)

@@ -22,36 +22,36 @@ from diagnostics.units import Unit
 SERVICE_SCV = 0.06
 
 
-def _refused(see: Ledger, on: Subject) -> float:
+def _refused(ledger: Ledger, subject: Subject) -> float:
     """Requests that a limited queue turned away: they arrive too once there is room."""
-    if not see.read(QUEUE_LIMIT, on).value:
+    if not ledger.read(QUEUE_LIMIT, subject).value:
         return 0.0
-    return max(see.read(LOST_BEFORE_STAGE, on).value or 0.0, 0.0)
+    return max(ledger.read(LOST_BEFORE_STAGE, subject).value or 0.0, 0.0)
 
 
-def stage_load(see: Ledger, on: Subject) -> StageLoad:
+def stage_load(ledger: Ledger, subject: Subject) -> StageLoad:
     """Return what is offered to a stage and how it is scheduled now.
 
     Raises:
         Undecided: the arrival rate, the service time or a setting could not be read.
 
     """
-    service = see.evidence.service_time(on)
+    service = ledger.evidence.service_time(subject)
     if service is None:
         raise Undecided(EXECUTION_SECONDS.name, Missing.NOT_EXPORTED)
-    arrivals = see.read(ARRIVAL_RATE, on)
+    arrivals = ledger.read(ARRIVAL_RATE, subject)
     if arrivals.value is None:
         raise Undecided(ARRIVAL_RATE.name, arrivals.missing or Missing.NOT_EXPORTED)
-    offered = arrivals.value + _refused(see, on) / arrivals.span if arrivals.span else arrivals.value
-    items = max(see.read(CLIENT_BATCH_SIZE, on).value or 1.0, 1.0)
+    offered = arrivals.value + _refused(ledger, subject) / arrivals.span if arrivals.span else arrivals.value
+    items = max(ledger.read(CLIENT_BATCH_SIZE, subject).value or 1.0, 1.0)
     return StageLoad(
         arrival_rate=offered * items,
         service=service,
         service_scv=SERVICE_SCV,
-        instances=max(round(see.need(INSTANCES, on)), 1),
-        max_batch=round(see.need(MAX_BATCH_SIZE, on)),
-        batching=see.need(DYNAMIC_BATCHING, on) > 0,
-        delay_seconds=see.need(BATCH_DELAY, on),
+        instances=max(round(ledger.need(INSTANCES, subject)), 1),
+        max_batch=round(ledger.need(MAX_BATCH_SIZE, subject)),
+        batching=ledger.need(DYNAMIC_BATCHING, subject) > 0,
+        delay_seconds=ledger.need(BATCH_DELAY, subject),
         items=items,
         span_seconds=arrivals.span,
     )
@@ -70,13 +70,13 @@ STRETCHED = Limit(
 )
 
 
-def is_rate_limited(evidence: Evidence, on: Subject) -> bool:
+def is_rate_limited(evidence: Evidence, subject: Subject) -> bool:
     """Return whether executions use up what there is of a resource, and no more go on at once than it allows."""
-    use, limit = evidence.read(RATE_LIMIT_USE, on), evidence.read(RATE_LIMIT, on)
+    use, limit = evidence.read(RATE_LIMIT_USE, subject), evidence.read(RATE_LIMIT, subject)
     if not use.value or use.value < IN_USE.value or limit.value is None:
         return False
     # Where nothing says that the limiter is on, instances that are all busy need no other reason.
-    busy, most = evidence.read(INSTANCE_BUSY_SHARE, on), evidence.read(MOST_AT_ONCE, on)
+    busy, most = evidence.read(INSTANCE_BUSY_SHARE, subject), evidence.read(MOST_AT_ONCE, subject)
     doubtful = limit.estimated and (busy.value or 0.0) >= IN_USE.value
     return not doubtful and most.low is not None and most.low <= limit.value * ROUNDING
 
@@ -87,14 +87,14 @@ def limiting(evidence: Evidence, server: str) -> Subject | None:
     return next((one for one in models if is_rate_limited(evidence, one)), None)
 
 
-def lost_instances(evidence: Evidence, on: Subject) -> int:
+def lost_instances(evidence: Evidence, subject: Subject) -> int:
     """Return how many instances execute nothing while requests wait for one; 0 where that is not known."""
-    return round(evidence.read(LOST_INSTANCES, on).value or 0.0)
+    return round(evidence.read(LOST_INSTANCES, subject).value or 0.0)
 
 
-def take_turns(evidence: Evidence, on: Subject) -> bool:
+def take_turns(evidence: Evidence, subject: Subject) -> bool:
     """Return whether executions last longer beside others, as under a lock; one instance never shows it."""
-    stretch = evidence.read(OVERLAP_STRETCH, on)
+    stretch = evidence.read(OVERLAP_STRETCH, subject)
     return stretch.value is not None and stretch.value >= STRETCHED.value
 
 
@@ -103,19 +103,23 @@ SIDE_BY_SIDE = "nothing shows whether the instances work side by side or wait fo
 _ONE_PROCESSOR = 0.1
 
 
-def may_take_turns(evidence: Evidence, on: Subject) -> bool:
+def may_take_turns(evidence: Evidence, subject: Subject) -> bool:
     """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
-    several = (evidence.read(INSTANCES, on).value or 0.0) >= 2
-    return several and evidence.read(OVERLAP_STRETCH, on).value is None and not _all_use_a_processor(evidence, on)
+    several = (evidence.read(INSTANCES, subject).value or 0.0) >= 2
+    return (
+        several
+        and evidence.read(OVERLAP_STRETCH, subject).value is None
+        and not _all_use_a_processor(evidence, subject)
+    )
 
 
-def _all_use_a_processor(evidence: Evidence, on: Subject) -> bool:
+def _all_use_a_processor(evidence: Evidence, subject: Subject) -> bool:
     """Return whether each execution of a Python model uses one processor all the time: what waits for a lock uses none.
 
     One that uses several while others wait for it would come to one each on average only by chance. What waits for a
     GPU may use a processor, too.
     """
-    config, used = evidence.config(on), evidence.read(CPU_PER_LANE, on)
-    if config is None or config.backend != names.PYTHON_BACKEND or evidence.read(ON_GPU, on).value != 0:
+    config, used = evidence.config(subject), evidence.read(CPU_PER_LANE, subject)
+    if config is None or config.backend != names.PYTHON_BACKEND or evidence.read(ON_GPU, subject).value != 0:
         return False
     return used.value is not None and abs(used.value - 1.0) <= _ONE_PROCESSOR

@@ -55,16 +55,20 @@ class EvidenceCache:
         self.changes: dict[str, tuple[ServerChange, ...]] = {}
         self.engines: dict[tuple[str, str | None], bool] = {}
 
-    def seen(self, on: Subject) -> SubjectCache:
+    def seen(self, subject: Subject) -> SubjectCache:
         """Return what was made of a subject so far.
 
         A model's counters are the same from wherever it is called; an ensemble's are its own.
         """
         # A tuple is hashed and compared in a fifth of a subject's time, and every reading is looked up by one.
-        key = (on.server, on.model, on.version) if on.model else (on.server, None, on.gpu, on.ensemble)
+        key = (
+            (subject.server, subject.model, subject.version)
+            if subject.model
+            else (subject.server, None, subject.gpu, subject.ensemble)
+        )
         seen = self._of.get(key)
         if seen is None:
-            seen = self._of[key] = SubjectCache(self, on.within(None) if on.model else on)
+            seen = self._of[key] = SubjectCache(self, subject.within(None) if subject.model else subject)
         return seen
 
     def let_go(self) -> None:
@@ -88,9 +92,9 @@ class EvidenceCache:
 class SubjectCache:
     """A subject: its readings, by signal of the whole window and by signal and span of parts of it; and its views."""
 
-    def __init__(self, made: EvidenceCache, on: Subject) -> None:
+    def __init__(self, made: EvidenceCache, subject: Subject) -> None:
         self.readings: dict[str | tuple[str, Span], Reading] = {}
-        self._made, self._on = made, on
+        self._made, self._on = made, subject
         self._views: dict[Span, ModelView] = {}
 
     def view(self, span: Span) -> ModelView:
@@ -101,11 +105,11 @@ class SubjectCache:
         return view
 
     def _view(self, span: Span) -> ModelView:
-        on = self._on
-        if on.gpu is not None:
-            return _view(self._made.window, on.server, span, on.gpu)
-        model, version = (on.model, on.version) if on.model else (on.ensemble, None)
-        return self._made.whole(on.server, span).beside(model, version)
+        subject = self._on
+        if subject.gpu is not None:
+            return _view(self._made.window, subject.server, span, subject.gpu)
+        model, version = (subject.model, subject.version) if subject.model else (subject.ensemble, None)
+        return self._made.whole(subject.server, span).beside(model, version)
 
 
 def _view(window: Window, server: str, span: Span, gpu: str | None = None) -> ModelView:
@@ -118,7 +122,7 @@ def _view(window: Window, server: str, span: Span, gpu: str | None = None) -> Mo
 class Evidence(Protocol):
     """Answers questions about subjects. Never raises for missing data: a reading says why it is absent."""
 
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+    def read(self, signal: Signal, subject: Subject, span: Span | None = None) -> Reading:
         """Return the signal's value for a subject over the span, the whole window by default."""
         ...
 
@@ -130,11 +134,11 @@ class Evidence(Protocol):
         """Return the ensembles of a server; empty when configurations were not read."""
         ...
 
-    def config(self, on: Subject) -> ModelConfig | None:
+    def config(self, subject: Subject) -> ModelConfig | None:
         """Return the effective configuration of a model."""
         ...
 
-    def config_file(self, on: Subject) -> str | None:
+    def config_file(self, subject: Subject) -> str | None:
         """Return the text of the model's config.pbtxt, None when the repository is not at hand."""
         ...
 
@@ -145,7 +149,7 @@ class Evidence(Protocol):
         """
         ...
 
-    def service_time(self, on: Subject) -> ServiceTime | None:
+    def service_time(self, subject: Subject) -> ServiceTime | None:
         """Return an execution's time by batch size; None when nothing executed or was read."""
         ...
 
@@ -161,7 +165,7 @@ class Evidence(Protocol):
         """Return which models are judged, and how many are left out as there are too many."""
         ...
 
-    def outages(self, on: Subject) -> Sequence[Outage]:
+    def outages(self, subject: Subject) -> Sequence[Outage]:
         """Return when a model, or a server as a whole, was not there, in time order."""
         ...
 
@@ -173,11 +177,11 @@ class Evidence(Protocol):
         """Return the instants (Unix seconds) at which a server's counters were read, in time order."""
         ...
 
-    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
+    def paths(self, subject: Subject) -> Sequence[tuple[TracedRequest, Path]]:
         """Return an ensemble's traced requests in which every stage was seen, each with its critical path."""
         ...
 
-    def calls(self, on: Subject) -> Sequence[TracedRequest]:
+    def calls(self, subject: Subject) -> Sequence[TracedRequest]:
         """Return the traced requests that called a model or ensemble themselves."""
         ...
 
@@ -189,23 +193,23 @@ class Evidence(Protocol):
         """Return what became of the spans that arrived."""
         ...
 
-    def is_engine(self, on: Subject) -> bool:
+    def is_engine(self, subject: Subject) -> bool:
         """Return whether the model batches inside, so that its own batch size and queue mean nothing."""
         ...
 
-    def server_kind(self, on: Subject) -> ServerKind | None:
+    def server_kind(self, subject: Subject) -> ServerKind | None:
         """Return what serves a model without Triton; None where Triton does."""
         ...
 
-    def shows_engine_time(self, on: Subject) -> bool:
+    def shows_engine_time(self, subject: Subject) -> bool:
         """Return whether an engine's row carries its time, instead of hiding it in a gap between stages."""
         ...
 
-    def hides_time(self, on: Subject) -> bool:
+    def hides_time(self, subject: Subject) -> bool:
         """Return whether the model may go on after its row has ended: an engine, a decoupled model, own threads."""
         ...
 
-    def answers_apart(self, on: Subject) -> bool:
+    def answers_apart(self, subject: Subject) -> bool:
         """Return whether the model is known to answer from threads of its own, after its row has ended."""
         ...
 
@@ -276,10 +280,10 @@ class WindowEvidence:
             self._reported.note(self)
         return made
 
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+    def read(self, signal: Signal, subject: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading, computed once per subject and span."""
         made = self._kept()
-        seen = made.seen(on)
+        seen = made.seen(subject)
         key = signal.name if span is None or span == made.span else (signal.name, span)
         reading = seen.readings.get(key)
         if reading is None:
@@ -314,13 +318,13 @@ class WindowEvidence:
         """Return the server's ensembles."""
         return self._kept().graphs[server]
 
-    def config(self, on: Subject) -> ModelConfig | None:
+    def config(self, subject: Subject) -> ModelConfig | None:
         """Return the configuration last read."""
-        return self.window.servers[on.server].configs.get(on.model or on.ensemble or "")
+        return self.window.servers[subject.server].configs.get(subject.model or subject.ensemble or "")
 
-    def config_file(self, on: Subject) -> str | None:
+    def config_file(self, subject: Subject) -> str | None:
         """Return the repository's text for this model, as recorded or as given."""
-        return self.window.servers[on.server].repository.get(f"{on.model}/config.pbtxt")
+        return self.window.servers[subject.server].repository.get(f"{subject.model}/config.pbtxt")
 
     def model_control(self, server: str) -> str:
         """Return what the server's log says, or its page where another server starts it."""
@@ -328,9 +332,9 @@ class WindowEvidence:
             return ENCLOSED
         return self.window.servers[server].options.get("model_control_mode", "").removeprefix("MODE_").lower()
 
-    def service_time(self, on: Subject) -> ServiceTime | None:
+    def service_time(self, subject: Subject) -> ServiceTime | None:
         """Return the fit over the whole window."""
-        return service_time(self._whole(on))
+        return service_time(self._whole(subject))
 
     def refused(self, server: str) -> Mapping[str, str]:
         """Return the entries of the server's bodies that could not be read."""
@@ -343,9 +347,9 @@ class WindowEvidence:
             made.changes[server] = changes(made.window.servers[server])
         return made.changes[server]
 
-    def outages(self, on: Subject) -> Sequence[Outage]:
+    def outages(self, subject: Subject) -> Sequence[Outage]:
         """Return the whole window's."""
-        return [one for one in all_outages(self._whole(on)) if one.model == (on.model or "")]
+        return [one for one in all_outages(self._whole(subject)) if one.model == (subject.model or "")]
 
     def unanswered(self, server: str) -> Sequence[Unanswered]:
         """Return the whole window's."""
@@ -356,13 +360,13 @@ class WindowEvidence:
         reads = self.window.servers[server].reads
         return sorted(at for at, _ in max(reads[METRICS], reads[STATISTICS], key=len))
 
-    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
+    def paths(self, subject: Subject) -> Sequence[tuple[TracedRequest, Path]]:
         """Return the whole window's."""
-        return paths(self._whole(on))
+        return paths(self._whole(subject))
 
-    def calls(self, on: Subject) -> Sequence[TracedRequest]:
+    def calls(self, subject: Subject) -> Sequence[TracedRequest]:
         """Return the whole window's."""
-        return requests_of(self._whole(on))
+        return requests_of(self._whole(subject))
 
     def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
         """Return the whole window's."""
@@ -372,32 +376,32 @@ class WindowEvidence:
         """Return the whole window's."""
         return self.window.traces.counts
 
-    def is_engine(self, on: Subject) -> bool:
+    def is_engine(self, subject: Subject) -> bool:
         """Return whether the row is an engine's, found once."""
-        made, key = self._kept(), (on.server, on.model or on.ensemble)
+        made, key = self._kept(), (subject.server, subject.model or subject.ensemble)
         if key not in made.engines:
-            made.engines[key] = is_engine(self._whole(on))
+            made.engines[key] = is_engine(self._whole(subject))
         return made.engines[key]
 
-    def server_kind(self, on: Subject) -> ServerKind | None:
+    def server_kind(self, subject: Subject) -> ServerKind | None:
         """Return what the newest page shows."""
-        return kind_serving(self._whole(on))
+        return kind_serving(self._whole(subject))
 
-    def shows_engine_time(self, on: Subject) -> bool:
+    def shows_engine_time(self, subject: Subject) -> bool:
         """Return whether an engine's row carries its time."""
-        return shows_its_time(self._whole(on))
+        return shows_its_time(self._whole(subject))
 
-    def hides_time(self, on: Subject) -> bool:
+    def hides_time(self, subject: Subject) -> bool:
         """Return whether the row may end before the request does."""
-        return hides_its_time(self._whole(on))
+        return hides_its_time(self._whole(subject))
 
-    def answers_apart(self, on: Subject) -> bool:
+    def answers_apart(self, subject: Subject) -> bool:
         """Return whether the row surely ends before the request does."""
-        return answers_apart(self._whole(on))
+        return answers_apart(self._whole(subject))
 
-    def _whole(self, on: Subject) -> ModelView:
+    def _whole(self, subject: Subject) -> ModelView:
         made = self._kept()
-        return made.seen(on).view(made.span)
+        return made.seen(subject).view(made.span)
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
         ensembles = self.graph(server.name).ensembles
@@ -429,11 +433,15 @@ class WindowEvidence:
         """Return what was called from outside: an idle ensemble's members were, if they worked."""
         graph = self.graph(server.name)
         everything = [Subject(server=server.name, ensemble=name) for name in graph.ensembles]
-        busy = {on.ensemble: on for on in everything if on.ensemble and self.read(REQUESTS, on).value}
+        busy = {
+            subject.ensemble: subject
+            for subject in everything
+            if subject.ensemble and self.read(REQUESTS, subject).value
+        }
         called = {model for name in busy for model in graph.ensembles[name].models()}
         models = {model for model, _ in self._judged(server)} - called - set(graph.ensembles)
         direct = [Subject(server=server.name, model=model) for model in sorted(models)]
-        return [*(on for name, on in busy.items() if name not in called), *direct]
+        return [*(subject for name, subject in busy.items() if name not in called), *direct]
 
     def _is_ensemble(self, server: ServerWindow, model: str) -> bool:
         config = server.configs.get(model)

@@ -124,31 +124,31 @@ class Ledger:
         """Return this ledger for comparisons of which one is enough: one that speaks against says nothing."""
         return replace(self, alternative=True, whole=self.whole or self)
 
-    def read(self, signal: Signal, on: Subject) -> Reading:
+    def read(self, signal: Signal, subject: Subject) -> Reading:
         """Return a reading and note that it was looked at."""
-        reading = self._look(signal, on)
+        reading = self._look(signal, subject)
         self.lines.append(LedgerLine(signal=signal.name, reading=reading))
         return reading
 
-    def need(self, signal: Signal, on: Subject) -> float:
+    def need(self, signal: Signal, subject: Subject) -> float:
         """Return the value of a reading; end the check as unknown when it is absent."""
-        reading, value = self._needed(signal, on)
+        reading, value = self._needed(signal, subject)
         self.lines.append(LedgerLine(signal=signal.name, reading=reading))
         return value
 
-    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+    def at_least(self, signal: Signal, subject: Subject, limit: Limit) -> bool:
         """Return whether a needed reading reaches the limit."""
-        reading, _ = self._needed(signal, on)
+        reading, _ = self._needed(signal, subject)
         return self.compare(signal.name, reading, limit)
 
-    def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+    def at_most(self, signal: Signal, subject: Subject, limit: Limit) -> bool:
         """Return whether a needed reading stays at or under the limit."""
-        reading, value = self._needed(signal, on)
+        reading, value = self._needed(signal, subject)
         return self._note(signal.name, reading, limit, "<=", value <= limit.value)
 
-    def is_set(self, signal: Signal, on: Subject) -> bool:
+    def is_set(self, signal: Signal, subject: Subject) -> bool:
         """Return whether a needed setting is on: above zero."""
-        reading, value = self._needed(signal, on)
+        reading, value = self._needed(signal, subject)
         zero = Limit(value=0.0, unit=signal.unit, because="zero is off")
         return self._note(signal.name, reading, zero, ">", value > 0)
 
@@ -158,17 +158,17 @@ class Ledger:
         whole.absent = {**whole.absent, signal.name: (signal, Missing.CONFLICTING)}
         return Undecided(signal.name, Missing.CONFLICTING)
 
-    def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
+    def ruled_out(self, signal: Signal, subject: Subject, limit: Limit, *, above: bool) -> bool:
         """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.
 
         Args:
             signal: what would show the rival.
-            on: for which subject.
+            subject: for which subject.
             limit: from which value on the rival holds.
             above: whether the rival holds at or above the limit, else at or below it.
 
         """
-        reading = self._look(signal, on)
+        reading = self._look(signal, subject)
         holds = None
         if reading.value is not None:
             holds = reading.value >= limit.value if above else reading.value <= limit.value
@@ -182,7 +182,7 @@ class Ledger:
         holds = reading.value >= limit.value if at_least else reading.value <= limit.value
         return self._note(name, reading, limit, ">=" if at_least else "<=", holds)
 
-    def worthwhile(self, name: str, on: Subject, saved: Reading, since: Reading | None = None) -> bool:
+    def worthwhile(self, name: str, subject: Subject, saved: Reading, since: Reading | None = None) -> bool:
         """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
 
         Both the share of the entry's mean and the absolute time must be reached; both are noted. What a stage takes off
@@ -191,13 +191,13 @@ class Ledger:
 
         Args:
             name: what the seconds are called in the evidence.
-            on: the subject.
+            subject: the subject.
             saved: seconds per request of the subject, over the whole window.
             since: how many times as much of it a request has met since it began; None for what was there all along.
                 How long ago a window begins does not decide what a change for the worse costs now.
 
         """
-        entry = self.entry_of(on)
+        entry = self.entry_of(subject)
         if entry is None or entry.mean_seconds <= 0:
             raise Undecided("request_seconds", Missing.IDLE)
         weighted = (saved * Reading.of(entry.weight, Unit.RATIO, saved.source)).at_most(entry.most_seconds)
@@ -226,16 +226,16 @@ class Ledger:
                 value *= STRADDLING_FACTOR if line.straddles else 1.0
         return round(value, 3)
 
-    def _look(self, signal: Signal, on: Subject) -> Reading:
-        reading = self.evidence.read(signal, on)
+    def _look(self, signal: Signal, subject: Subject) -> Reading:
+        reading = self.evidence.read(signal, subject)
         if reading.missing is not None:
             whole = self.whole or self
             whole.absent = {**whole.absent, signal.name: (signal, reading.missing)}
         return reading
 
-    def _needed(self, signal: Signal, on: Subject) -> tuple[Reading, float]:
+    def _needed(self, signal: Signal, subject: Subject) -> tuple[Reading, float]:
         """Return a reading and its value; noted as it is, and the end of the check as unknown, when it is absent."""
-        reading = self._look(signal, on)
+        reading = self._look(signal, subject)
         if reading.value is None:
             self.lines.append(LedgerLine(signal=signal.name, reading=reading))
             raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)

@@ -22,9 +22,9 @@ class UntimedEvidence(WindowEvidence):
         super().__init__(window)
         self._stretched, self._estimated = WindowEvidence(stretched), estimated
 
-    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+    def read(self, signal: Signal, subject: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading where any time between the readings gives the same."""
-        short, long = super().read(signal, on), self._stretched.read(signal, on)
+        short, long = super().read(signal, subject), self._stretched.read(signal, subject)
         if span is not None and span != (self.window.start, self.window.end):
             return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit)
         if (short.value, short.low, short.high, short.missing) != (long.value, long.low, long.high, long.missing):

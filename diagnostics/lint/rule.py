@@ -1,7 +1,7 @@
 """What a rule is made of: its declaration, what it sees, and the situations that it is tested with.
 
 A rule is one file below `rules/`: a docstring (a title line and the sections of `HEADINGS`), `RULE`, `CASES`, and
-`lint(see)`, which yields `see.problem(…)` for each problem of one subject of the rule's scope. Its name is the file's.
+`lint(view)`, which yields `view.problem(…)` for each problem of one subject of the rule's scope. Its id is the file's.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Rule:
     """The declared part of a rule.
 
     Attributes:
-        severity: of its problems, where `see.problem` says no other.
+        severity: of its problems, where `view.problem` says no other.
         limits: every number it compares with, by name; `because` gives reason and source.
 
     """

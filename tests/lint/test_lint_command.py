@@ -91,7 +91,7 @@ def test_sarif_is_what_its_schema_says_with_fixes_waivers_and_rules_that_failed(
 
 
 def test_a_fingerprint_stays_while_lines_move_and_values_change_and_is_each_problem_s_own() -> None:
-    rule = rule_that(lambda see: (see.problem(f"{n} of 8", at=see.config.at("max_batch_size")) for n in (1, 2)))
+    rule = rule_that(lambda view: (view.problem(f"{n} of 8", at=view.config.at("max_batch_size")) for n in (1, 2)))
 
     def marks() -> list[str]:
         (run,) = lint_sarif(lint([Path("models")], rules=RULES | {"twice": rule}))["runs"]
@@ -165,9 +165,9 @@ def test_fixes_that_contradict_each_other_are_not_all_in_the_patch(
 def _setting(value: int) -> object:
     from diagnostics.tuning.changes import ConfigChange, Setting
 
-    def reported(see):  # type: ignore[no-untyped-def]
-        fix = ConfigChange(model=see.model.name, settings=(Setting(path="max_batch_size", value=value),))
-        yield see.problem("x", at=see.config.at("max_batch_size"), fix=fix)
+    def reported(view):  # type: ignore[no-untyped-def]
+        fix = ConfigChange(model=view.model.name, settings=(Setting(path="max_batch_size", value=value),))
+        yield view.problem("x", at=view.config.at("max_batch_size"), fix=fix)
 
     return reported
 

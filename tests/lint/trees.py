@@ -31,12 +31,12 @@ def rule_that(
     return RegisteredRule(id=RULE, title="A rule", page="A rule.", rule=rule, lint=lint, cases=())  # type: ignore[arg-type]
 
 
-def _batches(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def _batches(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of every model that batches, with a change that ends it."""
-    if see.model.max_batch_size:
+    if view.model.max_batch_size:
         setting = Setting(path="max_batch_size", value=0)
-        fix = ConfigChange(model=see.model.name, settings=(setting,))
-        yield see.problem(f"{see.model.name} batches", at=see.config.at("max_batch_size"), help="do not", fix=fix)
+        fix = ConfigChange(model=view.model.name, settings=(setting,))
+        yield view.problem(f"{view.model.name} batches", at=view.config.at("max_batch_size"), help="do not", fix=fix)
 
 
 BATCHES = rule_that(_batches)

@@ -41,58 +41,58 @@ _ALIKE = 0.8
 _DEFAULT_FILES = {"tensorflow_savedmodel": "model.savedmodel", "tensorflow_graphdef": "model.graphdef"}
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each name that the server refuses."""
-    backend, platform = see.config.text("backend"), see.config.text("platform")
+    backend, platform = view.config.text("backend"), view.config.text("platform")
     if backend is None or platform is None:
         return
     if platform and not backend:
-        yield from _of_platform(see, platform)
+        yield from _of_platform(view, platform)
     elif backend:
-        yield from _of_backend(see, backend, platform)
-    if ".." in (see.config.text("runtime") or "").split("/"):
-        yield see.problem(
-            "runtime leads out of the backend's folder: the model does not load", at=see.config.at("runtime")
+        yield from _of_backend(view, backend, platform)
+    if ".." in (view.config.text("runtime") or "").split("/"):
+        yield view.problem(
+            "runtime leads out of the backend's folder: the model does not load", at=view.config.at("runtime")
         )
 
 
-def _of_platform(see: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
+def _of_platform(view: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
     if platform in PLATFORMS or platform == ENSEMBLE:
         return
     near = (
         platform.lower() if platform.lower() in _BACKENDS else next(iter(_near(platform, [*PLATFORMS, ENSEMBLE])), "")
     )
     field = "backend" if near in _BACKENDS else "platform"
-    yield see.problem(
+    yield view.problem(
         f"there is no platform {platform!r}: the model does not load",
-        at=see.config.at("platform"),
+        at=view.config.at("platform"),
         help=f'write {field}: "{near}"' if near else "write its backend instead",
     )
 
 
-def _of_backend(see: ConfiguredModelView, backend: str, platform: str) -> Iterator[LintProblem]:
+def _of_backend(view: ConfiguredModelView, backend: str, platform: str) -> Iterator[LintProblem]:
     owner = PLATFORMS.get(platform)
     if platform and backend in PLATFORMS.values() and owner != backend:
         message = f"{platform!r} is no platform of the backend {backend}: the model does not load"
-        yield see.problem(message, at=see.config.at("platform"), help="leave platform out")
+        yield view.problem(message, at=view.config.at("platform"), help="leave platform out")
     near = [] if backend in _BACKENDS else _near(backend, _BACKENDS)
-    if near and not any(name.startswith("libtriton_") for name in see.model.entries):
-        yield see.problem(
+    if near and not any(name.startswith("libtriton_") for name in view.model.entries):
+        yield view.problem(
             f"there is no backend {backend!r}: the model does not load",
-            at=see.config.at("backend"),
+            at=view.config.at("backend"),
             help=f"did you mean {near[0]}?",
         )
     if backend == names.PYTHON_BACKEND:
-        yield from _of_files(see, platform)
+        yield from _of_files(view, platform)
 
 
-def _of_files(see: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
-    name = see.config.text("default_model_filename", _DEFAULT_FILES.get(platform, "model.py"))
-    for version in sorted(served(see.model) or ()) if name else ():
-        held = see.model.version_files(version)
+def _of_files(view: ConfiguredModelView, platform: str) -> Iterator[LintProblem]:
+    name = view.config.text("default_model_filename", _DEFAULT_FILES.get(platform, "model.py"))
+    for version in sorted(served(view.model) or ()) if name else ():
+        held = view.model.version_files(version)
         if held and name not in held:
             message = f"version {version} has no {name}, which the Python backend loads: the load does not end"
-            yield see.problem(message, at=see.config.at("default_model_filename"))
+            yield view.problem(message, at=view.config.at("default_model_filename"))
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -31,23 +31,23 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _TYPES = frozenset({"TYPE_INT32", "8", "TYPE_FP32", "11"})
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that the server refuses."""
     for field in ("batch_input", "batch_output"):
-        for block in see.config.blocks(field):
-            wrong = _wrong_source(see, block) or _wrong_type(block, field) or _wrong_target(see, block, field)
+        for block in view.config.blocks(field):
+            wrong = _wrong_source(view, block) or _wrong_type(block, field) or _wrong_target(view, block, field)
             if wrong:
-                yield see.problem(f"the {field} {wrong}: the model does not load", at=block.place)
+                yield view.problem(f"the {field} {wrong}: the model does not load", at=block.place)
 
 
-def _wrong_source(see: ConfiguredModelView, block: ConfigMessage) -> str:
-    sources, inputs = block.texts("source_input"), tensors(see.config, "input")
+def _wrong_source(view: ConfiguredModelView, block: ConfigMessage) -> str:
+    sources, inputs = block.texts("source_input"), tensors(view.config, "input")
     if not block.complete or any(source.value is None for source in sources):
         return ""
     if len(sources) != 1:
         return f"needs one source_input and has {len(sources)}"
     known = {tensor.name for tensor in inputs or ()}
-    unknown = inputs is not None and not see.model.completed and sources[0].value not in known
+    unknown = inputs is not None and not view.model.completed and sources[0].value not in known
     return f"is made of {sources[0].value!r}, which is no input" if unknown else ""
 
 
@@ -56,7 +56,7 @@ def _wrong_type(block: ConfigMessage, field: str) -> str:
     return f"is of {data_type or 'no type'}, not TYPE_INT32 or TYPE_FP32" if data_type not in (None, *_TYPES) else ""
 
 
-def _wrong_target(see: ConfiguredModelView, block: ConfigMessage, field: str) -> str:
+def _wrong_target(view: ConfiguredModelView, block: ConfigMessage, field: str) -> str:
     names = [target.value for target in block.texts("target_name")]
     if field == "batch_input" or None in names or not block.complete:
         return ""
@@ -64,9 +64,9 @@ def _wrong_target(see: ConfiguredModelView, block: ConfigMessage, field: str) ->
         return "has no target_name"
     if len(set(names)) < len(names):
         return "names a target twice"
-    outputs = tensors(see.config, "output")
+    outputs = tensors(view.config, "output")
     unknown = set(names) - {tensor.name for tensor in outputs or ()}
-    known = outputs is not None and not see.model.completed
+    known = outputs is not None and not view.model.completed
     return f"is to be {', '.join(sorted(filter(None, unknown)))}, which is no output" if unknown and known else ""
 
 

@@ -50,31 +50,31 @@ _FIELD = "max_queue_delay_microseconds"
 _WITHOUT = "latency_budget in .diag-lint.toml sets your target"
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each window that is too long, and of ensembles whose windows add up."""
-    windows = {name: window for name, model in see.repository.models.items() if (window := _window(model))}
+    windows = {name: window for name, model in view.repository.models.items() if (window := _window(model))}
     for name, window in windows.items():
-        yield from _of_model(see, see.repository.models[name], window)
-    budget = see.settings.latency_budget_seconds
-    for model in see.repository.models.values() if budget else ():
+        yield from _of_model(view, view.repository.models[name], window)
+    budget = view.settings.latency_budget_seconds
+    for model in view.repository.models.values() if budget else ():
         members = {step.model for step in steps(model.config)} if model.config else set()
         total = sum(windows.get(name or "", 0.0) for name in members)
         if budget and total >= budget > max((windows.get(name or "", 0.0) for name in members), default=0.0):
-            yield see.problem(
+            yield view.problem(
                 f"the batchers of its steps may hold a request {_shown(total)}, of a budget of {_shown(budget)}",
                 at=model.place,
                 severity=LintSeverity.ERROR,
             )
 
 
-def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterator[LintProblem]:
-    budget = see.settings.latency_budget_seconds
+def _of_model(view: RepositoryView, model: ModelFolder, window: float) -> Iterator[LintProblem]:
+    budget = view.settings.latency_budget_seconds
     limit = budget * MOST_OF_BUDGET.value if budget else WITHOUT_BUDGET.value
     batching = model.config.block("dynamic_batching") if model.config else None
     if window < limit or batching is None:
         return
     of = f", of a budget of {_shown(budget)}" if budget else ""
-    yield see.problem(
+    yield view.problem(
         f"a request without company waits {_shown(window)} for others{of}",
         at=batching.at(_FIELD),
         help="shorten the window; its unit is microseconds" + ("" if budget else f"; {_WITHOUT}"),

@@ -32,22 +32,22 @@ from diagnostics.tuning.changes import ConfigChange, Setting
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.OVERLAP)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the engine that gets too few requests."""
-    count = instances(see.model)
-    if see.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(see.model):
+    count = instances(view.model)
+    if view.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(view.model):
         return
-    called = sorted(called_models(see.model) or ())
-    engines = [engine for name in called if (engine := see.named(name)) and is_engine(engine)]
+    called = sorted(called_models(view.model) or ())
+    engines = [engine for name in called if (engine := view.named(name)) and is_engine(engine)]
     for engine in engines:
         most = _batch(engine)
         if most and count < most:
             setting = Setting(path="instance_group.count", value=most)
-            yield see.problem(
+            yield view.problem(
                 f"{count} instances call {engine.name}, which could work on {most} requests at once",
-                at=see.config.at("instance_group"),
+                at=view.config.at("instance_group"),
                 help=f"raise the count to {most}, or call the engine from an ensemble",
-                fix=ConfigChange(model=see.model.name, settings=(setting,)) if most <= _MOST_TO_PATCH else None,
+                fix=ConfigChange(model=view.model.name, settings=(setting,)) if most <= _MOST_TO_PATCH else None,
             )
 
 

@@ -24,11 +24,11 @@ from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, TroubleV
 RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[LintProblem]:
+def lint(view: TroubleView) -> Iterator[LintProblem]:
     """Tell of a configuration that is not text format."""
-    trouble = see.trouble
+    trouble = view.trouble
     if trouble.difficulty is Difficulty.MALFORMED:
-        yield see.problem(trouble.message, at=trouble.place, help=trouble.help)
+        yield view.problem(trouble.message, at=trouble.place, help=trouble.help)
 
 
 CASES = (

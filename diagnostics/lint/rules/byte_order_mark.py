@@ -26,11 +26,11 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _MARK = "\ufeff"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the mark."""
-    if see.config.file.text.startswith(_MARK):
+    if view.config.file.text.startswith(_MARK):
         message = "the file begins with a byte order mark: the model does not load"
-        yield see.problem(message, at=see.config.file.place(0), help="save it as UTF-8 without one")
+        yield view.problem(message, at=view.config.file.place(0), help="save it as UTF-8 without one")
 
 
 CASES = (

@@ -31,19 +31,19 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _SCHEDULERS = "scheduling_choice"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the second field of each choice."""
-    for found in typed_messages(see.model):
-        yield from _of_message(see, found)
+    for found in typed_messages(view.model):
+        yield from _of_message(view, found)
 
 
-def _of_message(see: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
+def _of_message(view: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
     made: dict[str, str] = {}
     for field, held in found.known:
         first = made.setdefault(held.choice, field.name) if held.choice not in ("", _SCHEDULERS) else field.name
         if first != field.name:
             message = f"either {first} or {field.name} may be written, not both: the model does not load"
-            yield see.problem(message, at=see.config.file.place(field.start), help="keep the one that is meant")
+            yield view.problem(message, at=view.config.file.place(field.start), help="keep the one that is meant")
 
 
 def _model(policy: str) -> dict[str, str]:

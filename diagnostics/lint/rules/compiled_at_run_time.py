@@ -33,18 +33,18 @@ _CACHE = "trt_engine_cache_enable"
 _COMPILE = "torch.compile("
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of accelerators without a cache, and of code that compiles."""
-    optimization = see.config.block("optimization")
+    optimization = view.config.block("optimization")
     accelerators = optimization.block("execution_accelerators") if optimization else None
     for accelerator in accelerators.blocks("gpu_execution_accelerator") if accelerators else ():
-        if accelerator.text("name") == "tensorrt" and see.model.backend == "onnxruntime" and not _cached(accelerator):
-            yield see.problem(
+        if accelerator.text("name") == "tensorrt" and view.model.backend == "onnxruntime" and not _cached(accelerator):
+            yield view.problem(
                 "the TensorRT accelerator builds engines anew at each start, and for each new shape while it serves",
                 at=accelerator.place,
                 help=f"set the parameter {_CACHE} to true, with trt_engine_cache_path on a volume that stays",
             )
-    yield from _compiles(see)
+    yield from _compiles(view)
 
 
 def _cached(accelerator: ConfigMessage) -> bool:
@@ -52,13 +52,13 @@ def _cached(accelerator: ConfigMessage) -> bool:
     return not accelerator.complete or (text is not None and text.value in (None, "true", "True", "1"))
 
 
-def _compiles(see: ConfiguredModelView) -> Iterator[LintProblem]:
-    if see.config.has("model_warmup") is not False:
+def _compiles(view: ConfiguredModelView) -> Iterator[LintProblem]:
+    if view.config.has("model_warmup") is not False:
         return
-    for file in code_of(see.model):
+    for file in code_of(view.model):
         at = file.text.find(_COMPILE)
         if at >= 0 and "#" not in file.text[file.text.rfind("\n", 0, at) + 1 : at]:
-            yield see.problem(
+            yield view.problem(
                 "torch.compile compiles when a shape is first served, and there is no model_warmup",
                 at=file.place(at),
                 help="warm up each shape that is served",

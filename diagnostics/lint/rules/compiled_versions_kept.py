@@ -27,14 +27,14 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.COMPILED)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a TensorRT model with several versions."""
-    versions = served(see.model)
-    if see.model.backend == "tensorrt" and versions is not None and len(versions) > 1:
+    versions = served(view.model)
+    if view.model.backend == "tensorrt" and versions is not None and len(versions) > 1:
         listed = ", ".join(map(str, sorted(versions)))
-        yield see.problem(
+        yield view.problem(
             f"versions {listed} are engines of their own, all in GPU memory",
-            at=see.config.at("version_policy"),
+            at=view.config.at("version_policy"),
             help="serve the latest only, outside of a change",
         )
 

@@ -25,14 +25,14 @@ from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, Rul
 RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each configuration of a folder that looks like a version."""
-    models = see.repository.models
-    if see.repository.misplaced:
+    models = view.repository.models
+    if view.repository.misplaced:
         for name in sorted(models):
             if models[name].config is not None:
-                yield see.problem(
-                    f"the server looks for it in {see.repository.shown}, not in version {name}",
+                yield view.problem(
+                    f"the server looks for it in {view.repository.shown}, not in version {name}",
                     at=models[name].place,
                     help="move it one folder up",
                 )

@@ -27,19 +27,19 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of graphs that nobody captures, or keeps."""
-    optimization = see.config.block("optimization")
+    optimization = view.config.block("optimization")
     cuda = optimization.block("cuda") if optimization else None
-    if cuda is not None and cuda.flag("graphs") and see.model.backend not in ("tensorrt", None):
-        message = f"the {see.model.backend} backend captures no CUDA graphs: the setting does nothing"
-        yield see.problem(message, at=cuda.at("graphs"), help="remove it")
-    if is_tensorrt_llm(see.model) and flag(see.model, "cuda_graph_mode"):
-        kept = 0 if unset(see.model, "cuda_graph_cache_size") else number(see.model, "cuda_graph_cache_size")
+    if cuda is not None and cuda.flag("graphs") and view.model.backend not in ("tensorrt", None):
+        message = f"the {view.model.backend} backend captures no CUDA graphs: the setting does nothing"
+        yield view.problem(message, at=cuda.at("graphs"), help="remove it")
+    if is_tensorrt_llm(view.model) and flag(view.model, "cuda_graph_mode"):
+        kept = 0 if unset(view.model, "cuda_graph_cache_size") else number(view.model, "cuda_graph_cache_size")
         if kept == 0:
-            yield see.problem(
+            yield view.problem(
                 "CUDA graphs are on, but none is kept: cuda_graph_cache_size is 0",
-                at=parameters(see.model)["cuda_graph_mode"].place,
+                at=parameters(view.model)["cuda_graph_mode"].place,
                 help="set it to the number of batch sizes that decoding meets",
             )
 

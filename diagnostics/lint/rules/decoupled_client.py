@@ -29,27 +29,27 @@ RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.ERROR, questi
 _ADDRESS = re.compile(r"/v2/models/([\w.\-]+)(?:/versions/\d+)?/(infer|generate)(?![\w\-])")
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of each address."""
     known: dict[str, bool] = {}
-    for found in _ADDRESS.finditer(see.file.text):
+    for found in _ADDRESS.finditer(view.file.text):
         name, verb = found.groups()
         if name not in known:
-            known[name] = _streams(see, name)
+            known[name] = _streams(view, name)
         if known[name]:
             one = verb == "generate"
             what = "answers only where there is exactly one response" if one else "refuses every request"
-            yield see.problem(
+            yield view.problem(
                 f"{name} is decoupled: {verb} {what}",
-                at=see.file.place(found.start()),
+                at=view.file.place(found.start()),
                 help="ask generate_stream, or stream over gRPC",
                 severity=LintSeverity.WARNING if one else None,
             )
 
 
-def _streams(see: FileView, name: str) -> bool:
+def _streams(view: FileView, name: str) -> bool:
     """Return whether every model of this name streams, of whichever repository."""
-    holders = [one for one in see.project.repositories if name in one.models]
+    holders = [one for one in view.project.repositories if name in one.models]
     return bool(holders) and all(streams(one.models[name], one.models.get) for one in holders)
 
 

@@ -30,32 +30,32 @@ from diagnostics.lint.tensors import steps
 RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of callers and engines that differ, and of ensembles that stream."""
-    for model in see.repository.models.values():
+    for model in view.repository.models.values():
         if model.ensemble:
-            yield from _of_ensemble(see, model)
+            yield from _of_ensemble(view, model)
         elif model.backend == names.PYTHON_BACKEND:
-            yield from _of_caller(see, model)
+            yield from _of_caller(view, model)
 
 
-def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[LintProblem]:
+def _of_caller(view: RepositoryView, caller: ModelFolder) -> Iterator[LintProblem]:
     for key, text in parameters(caller).items():
-        engine = see.repository.models.get(text.value or "") if key.endswith(names.CALLED_MODEL) else None
+        engine = view.repository.models.get(text.value or "") if key.endswith(names.CALLED_MODEL) else None
         if engine is None or not is_engine(engine):
             continue
         ours, theirs = decoupled(caller), decoupled(engine)
         if None not in (ours, theirs) and ours != theirs:
             streams, other = (engine.name, caller.name) if theirs else (caller.name, engine.name)
-            yield see.problem(f"{streams} is decoupled, but {other} is not: answers do not stream", at=caller.place)
+            yield view.problem(f"{streams} is decoupled, but {other} is not: answers do not stream", at=caller.place)
 
 
-def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[LintProblem]:
-    models = see.repository.models
+def _of_ensemble(view: RepositoryView, ensemble: ModelFolder) -> Iterator[LintProblem]:
+    models = view.repository.models
     members = [step.model or "" for step in steps(ensemble.config)] if ensemble.config else []
     streaming = [name for name in members if name in models and streams(models[name], models.get)]
     if streaming:
-        yield see.problem(
+        yield view.problem(
             f"{streaming[0]} is decoupled, so clients of {ensemble.name} have to stream",
             at=ensemble.place,
             help="use gRPC streams or generate_stream; `infer` over HTTP is refused",

@@ -41,20 +41,20 @@ _COMMANDS = (
 _RELOADING = ("uvicorn", "gunicorn", "hypercorn")
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of each container that runs one."""
-    for container in containers_of(see.documents):
+    for container in containers_of(view.documents):
         found = _command(container)
         if found:
-            yield see.problem(
+            yield view.problem(
                 f"{container.name or container.image} runs {found!r}, a server made for development",
-                at=see.find(found.split()[-1], after=max(see.file.text.find(container.name), 0)),
+                at=view.find(found.split()[-1], after=max(view.file.text.find(container.name), 0)),
                 help="run a server made for load",
             )
         setting = _debugs(container)
         if setting:
             message = f"{container.name or container.image} runs in debug mode ({setting})"
-            yield see.problem(message, at=see.find(setting), help="leave it out where users are served")
+            yield view.problem(message, at=view.find(setting), help="leave it out where users are served")
 
 
 def _command(container: Container) -> str:

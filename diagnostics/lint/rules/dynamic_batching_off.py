@@ -30,20 +30,20 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _GETS_ONE = frozenset({"onnxruntime", "tensorrt"})
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a model that batches without a batcher."""
-    most, policy = see.model.max_batch_size, see.config.block("model_transaction_policy")
-    batcher = [see.config.has(field) for field in ("dynamic_batching", "sequence_batching")]
+    most, policy = view.model.max_batch_size, view.config.block("model_transaction_policy")
+    batcher = [view.config.has(field) for field in ("dynamic_batching", "sequence_batching")]
     decoupled = policy is not None and policy.flag("decoupled") is not False
-    if not most or most < 2 or batcher != [False, False] or is_engine(see.model) is not False or decoupled:
+    if not most or most < 2 or batcher != [False, False] or is_engine(view.model) is not False or decoupled:
         return
-    given = see.model.backend in _GETS_ONE
-    yield see.problem(
+    given = view.model.backend in _GETS_ONE
+    yield view.problem(
         f"batches of up to {most} are possible, but no batcher forms them"
         + (" where the server completes no configurations" if given else ""),
-        at=see.config.at("max_batch_size"),
+        at=view.config.at("max_batch_size"),
         help="add dynamic_batching { }",
-        fix=ConfigChange(model=see.model.name, settings=(Setting(path="dynamic_batching", value=True),)),
+        fix=ConfigChange(model=view.model.name, settings=(Setting(path="dynamic_batching", value=True),)),
         severity=LintSeverity.INFO if given else None,
     )
 

@@ -41,19 +41,19 @@ RULE = Rule(
 _FIELD = "max_queue_delay_microseconds"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the window."""
-    batching = see.config.block("dynamic_batching")
+    batching = view.config.block("dynamic_batching")
     window = batching.integer(_FIELD) if batching else None
-    if batching is None or not window or not batches_in_flight(see.model):
+    if batching is None or not window or not batches_in_flight(view.model):
         return
     seconds = window / 1e6
     setting = Setting(path=f"dynamic_batching.{_FIELD}", value=0)
-    yield see.problem(
+    yield view.problem(
         f"each request waits up to {Unit.SECONDS.show(seconds)} for a batch that the engine forms by itself",
         at=batching.at(_FIELD),
         help="set it to 0",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        fix=ConfigChange(model=view.model.name, settings=(setting,)),
         severity=None if seconds >= ONE_STEP.value else LintSeverity.INFO,
     )
 

@@ -30,26 +30,26 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _KEY = "enable_chunked_context"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of prompts that are not cut, or cannot be."""
-    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     if engine is None:
         return
-    on = False if unset(see.model, _KEY) else flag(see.model, _KEY)
+    on = False if unset(view.model, _KEY) else flag(view.model, _KEY)
     paged = engine.value("build_config", "plugin_config", "use_paged_context_fmha")
-    text = parameters(see.model).get(_KEY)
-    place = text.place if text and text.written else see.model.place
+    text = parameters(view.model).get(_KEY)
+    place = text.place if text and text.written else view.model.place
     if on and paged is False:
         message = f"the engine cannot cut prompts: it was built without use_paged_context_fmha ({engine.path})"
-        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
+        yield view.problem(message, at=place, severity=LintSeverity.ERROR)
     elif on is False and (longest := _longest_prompt(engine)):
         tokens = engine.integer("build_config", "max_num_tokens")
         setting = Setting(path=f"parameters.{_KEY}", value="true")
-        yield see.problem(
+        yield view.problem(
             f"prompts may have {longest} tokens, a step {tokens}: longer ones are refused without {_KEY}",
             at=place,
             help=f"set {_KEY}" if paged else f"build with use_paged_context_fmha, then set {_KEY}",
-            fix=ConfigChange(model=see.model.name, settings=(setting,)) if paged else None,
+            fix=ConfigChange(model=view.model.name, settings=(setting,)) if paged else None,
         )
 
 

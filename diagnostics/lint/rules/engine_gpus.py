@@ -53,41 +53,41 @@ RULE = Rule(
 )
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of lists that do not fit, and of engines that are spread without need."""
-    yield from _vllm(see)
-    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    yield from _vllm(view)
+    engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     ranks = ranks_of(engine) if engine else None
     if engine is None or ranks is None:
         return
-    for gpus in engine_gpus(see.model):
+    for gpus in engine_gpus(view.model):
         if len(gpus) != ranks:
-            yield see.problem(
+            yield view.problem(
                 f"the engine has {ranks} ranks, but {len(gpus)} GPUs are listed for it ({engine.path})",
-                at=parameters(see.model)["gpu_device_ids"].place,
+                at=parameters(view.model)["gpu_device_ids"].place,
             )
             break
-    yield from _spread(see, engine, ranks)
+    yield from _spread(view, engine, ranks)
 
 
-def _vllm(see: ConfiguredModelView) -> Iterator[LintProblem]:
-    ranks = parallel(vllm_settings(see.model)) if see.model.backend == VLLM else None
-    for group in groups(see.model) or ():
+def _vllm(view: ConfiguredModelView) -> Iterator[LintProblem]:
+    ranks = parallel(vllm_settings(view.model)) if view.model.backend == VLLM else None
+    for group in groups(view.model) or ():
         if ranks and ranks > 1 and group.kind == names.KIND_GPU:
             message = (
                 f"model.json spreads the engine over {ranks} GPUs, but KIND_GPU gives an instance one: it does not load"
             )
-            yield see.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
+            yield view.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
 
 
-def _spread(see: ConfiguredModelView, engine: BuiltEngine, ranks: int) -> Iterator[LintProblem]:
-    memory = see.settings.gpu_memory_bytes
-    size = sum(path.stat().st_size for path in (see.model.path / Path(engine.path).parent).glob("rank*.engine"))
+def _spread(view: ConfiguredModelView, engine: BuiltEngine, ranks: int) -> Iterator[LintProblem]:
+    memory = view.settings.gpu_memory_bytes
+    size = sum(path.stat().st_size for path in (view.model.path / Path(engine.path).parent).glob("rank*.engine"))
     if memory and size and ranks > 1 and size < memory * FILLS_LITTLE.value:
-        yield see.problem(
+        yield view.problem(
             f"the engine is spread over {ranks} GPUs, but its {Unit.BYTES.show(size)} fit one of"
             f" {Unit.BYTES.show(memory)}",
-            at=see.model.place,
+            at=view.model.place,
             help="build it for one GPU, and compare",
             severity=LintSeverity.INFO,
         )

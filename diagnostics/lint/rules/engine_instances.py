@@ -30,28 +30,28 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _GPUS = "gpu_device_ids"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of instances that have no GPUs of their own."""
-    count = instances(see.model)
-    if see.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(see, count):
+    count = instances(view.model)
+    if view.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(view, count):
         return
     setting = Setting(path="instance_group.count", value=1)
-    single = len(groups(see.model) or ()) == 1
-    yield see.problem(
+    single = len(groups(view.model) or ()) == 1
+    yield view.problem(
         f"{count} instances load the engine {count} times",
-        at=see.config.at("instance_group"),
+        at=view.config.at("instance_group"),
         help=f"keep one, or give each its GPUs in {_GPUS}",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)) if single else None,
+        fix=ConfigChange(model=view.model.name, settings=(setting,)) if single else None,
     )
 
 
-def _apart(see: ConfiguredModelView, count: int) -> bool:
+def _apart(view: ConfiguredModelView, count: int) -> bool:
     """Return whether each instance has GPUs of its own, or may have."""
-    lists = engine_gpus(see.model)
+    lists = engine_gpus(view.model)
     gpus = [gpu for one in lists for gpu in one]
-    known = unset(see.model, _GPUS) or parameter(see.model, _GPUS) is not None
-    if see.model.backend == VLLM:
-        listed = [group.gpus or () for group in groups(see.model) or ()]
+    known = unset(view.model, _GPUS) or parameter(view.model, _GPUS) is not None
+    if view.model.backend == VLLM:
+        listed = [group.gpus or () for group in groups(view.model) or ()]
         gpus = [gpu for one in listed for gpu in one]
         return all(listed) and len(listed) == count and len(gpus) == len(set(gpus))
     return not known or (len(lists) >= count and len(gpus) == len(set(gpus)))

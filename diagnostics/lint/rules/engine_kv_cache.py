@@ -31,34 +31,34 @@ _FRACTION = "kv_cache_free_gpu_mem_fraction"
 _CAP = "max_tokens_in_paged_kv_cache"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the cache's size."""
-    if not is_tensorrt_llm(see.model):
+    if not is_tensorrt_llm(view.model):
         return
-    fraction, cap = number(see.model, _FRACTION), number(see.model, _CAP)
-    written = parameters(see.model)
-    if parameter(see.model, _FRACTION) and (fraction is None or not 0 < fraction <= 1):
+    fraction, cap = number(view.model, _FRACTION), number(view.model, _CAP)
+    written = parameters(view.model)
+    if parameter(view.model, _FRACTION) and (fraction is None or not 0 < fraction <= 1):
         message = f"{_FRACTION} {written[_FRACTION].value!r} is no share of the free memory, from 0 to 1"
-        yield see.problem(message, at=written[_FRACTION].place, severity=LintSeverity.ERROR)
+        yield view.problem(message, at=written[_FRACTION].place, severity=LintSeverity.ERROR)
     if cap is not None and cap > 0:
-        yield from _cap(see, int(cap))
+        yield from _cap(view, int(cap))
 
 
-def _cap(see: ConfiguredModelView, cap: int) -> Iterator[LintProblem]:
-    engine = engine_of(see.model)
+def _cap(view: ConfiguredModelView, cap: int) -> Iterator[LintProblem]:
+    engine = engine_of(view.model)
     longest = engine.integer("build_config", "max_seq_len") if engine else None
     if longest and cap < longest:
         message = f"the cache holds {cap} tokens, but a sequence may have {longest}: the longest are refused"
-    elif parameter(see.model, _FRACTION):
+    elif parameter(view.model, _FRACTION):
         message = f"the cache holds at most {cap} tokens, whatever {_FRACTION} allows: the smaller wins"
     else:
         return
     setting = Setting(path=f"parameters.{_CAP}", value=None)
-    yield see.problem(
+    yield view.problem(
         message,
-        at=parameters(see.model)[_CAP].place,
+        at=parameters(view.model)[_CAP].place,
         help=f"remove {_CAP}, and size the cache by {_FRACTION}",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        fix=ConfigChange(model=view.model.name, settings=(setting,)),
     )
 
 

@@ -27,30 +27,30 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of limits above what the engine was built for."""
-    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     if engine is not None:
-        yield from _batch(see, engine)
-        yield from _beams(see, engine)
+        yield from _batch(view, engine)
+        yield from _beams(view, engine)
 
 
-def _batch(see: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
-    most, built = see.model.max_batch_size, engine.integer("build_config", "max_batch_size")
+def _batch(view: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
+    most, built = view.model.max_batch_size, engine.integer("build_config", "max_batch_size")
     if most and built and most > built:
-        yield see.problem(
+        yield view.problem(
             f"max_batch_size is {most}, but the engine works on {built} requests at most ({engine.path})",
-            at=see.config.at("max_batch_size"),
+            at=view.config.at("max_batch_size"),
             help=f"set {built}, or build the engine with --max_batch_size {most}",
         )
 
 
-def _beams(see: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
-    beams, built = number(see.model, "max_beam_width"), engine.integer("build_config", "max_beam_width")
+def _beams(view: ConfiguredModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
+    beams, built = number(view.model, "max_beam_width"), engine.integer("build_config", "max_beam_width")
     if beams and built and beams > built:
-        yield see.problem(
+        yield view.problem(
             f"max_beam_width is {int(beams)}, but the engine was built for {built} ({engine.path})",
-            at=parameters(see.model)["max_beam_width"].place,
+            at=parameters(view.model)["max_beam_width"].place,
             severity=LintSeverity.ERROR,
         )
 

@@ -56,9 +56,9 @@ _EVERY = -1
 _SHOWN = 3
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each engine that has neighbours."""
-    models = see.repository.models.values()
+    models = view.repository.models.values()
     engines = [model for model in models if (is_tensorrt_llm(model) or model.backend == VLLM) and model.config]
     if not engines:
         return
@@ -67,7 +67,7 @@ def lint(see: RepositoryView) -> Iterator[LintProblem]:
     for engine in engines:
         share, beside = _share(engine), _beside(engine, by_gpu)
         if share is not None and share >= ALMOST_ALL.value and beside:
-            yield _problem(see, engine, share, beside)
+            yield _problem(view, engine, share, beside)
 
 
 def _by_gpu(models: Iterable[ModelFolder]) -> Mapping[int, list[str]]:
@@ -90,9 +90,9 @@ def _beside(engine: ModelFolder, by_gpu: Mapping[int, list[str]]) -> list[str]:
     return list(found)
 
 
-def _problem(see: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> LintProblem:
+def _problem(view: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> LintProblem:
     text = parameters(engine).get(_FRACTION)
-    return see.problem(
+    return view.problem(
         f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(beside[:_SHOWN])}"
         + (" and more" if len(beside) > _SHOWN else ""),
         at=text.place if text and text.written else engine.place,

@@ -32,12 +32,12 @@ _IN_FLIGHT = ("inflight_fused_batching", "inflight_batching")
 _STATIC = ("V1", "v1")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the strategy."""
-    if see.model.backend != TENSORRT_LLM:
+    if view.model.backend != TENSORRT_LLM:
         return
-    text = parameters(see.model).get(_KEY)
-    if unset(see.model, _KEY):
+    text = parameters(view.model).get(_KEY)
+    if unset(view.model, _KEY):
         message, severity = f"{_KEY} is not set: the model does not load", LintSeverity.ERROR
     elif text is None or text.value is None or text.value in _IN_FLIGHT:
         return
@@ -46,11 +46,11 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     else:
         message, severity = f"{_KEY} {text.value!r} is unknown to the backend", LintSeverity.ERROR
     setting = Setting(path=f"parameters.{_KEY}", value=_IN_FLIGHT[0])
-    yield see.problem(
+    yield view.problem(
         message,
-        at=text.place if text and text.written else see.model.place,
+        at=text.place if text and text.written else view.model.place,
         help=f"set {_IN_FLIGHT[0]}",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        fix=ConfigChange(model=view.model.name, settings=(setting,)),
         severity=severity,
     )
 

@@ -26,21 +26,21 @@ from diagnostics.tuning.changes import ConfigChange, Setting
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the member that takes the smallest batches."""
-    most = see.model.max_batch_size
-    members = (see.repository.models.get(step.model or "") for step in steps(see.config))
+    most = view.model.max_batch_size
+    members = (view.repository.models.get(step.model or "") for step in steps(view.config))
     sizes = [(member.max_batch_size, member.name) for member in members if member and member.max_batch_size]
     if not most or not sizes:
         return
     least, member = min((size, name) for size, name in sizes if size)
     if least < most:
         setting = Setting(path="max_batch_size", value=least)
-        yield see.problem(
+        yield view.problem(
             f"the ensemble takes batches of {most}, its member {member} only of {least}: it does not load",
-            at=see.config.at("max_batch_size"),
+            at=view.config.at("max_batch_size"),
             help=f"set max_batch_size: {least} here, or raise that of {member}",
-            fix=ConfigChange(model=see.model.name, settings=(setting,)),
+            fix=ConfigChange(model=view.model.name, settings=(setting,)),
         )
 
 

@@ -25,20 +25,20 @@ from diagnostics.lint.tensors import steps
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first step that leads back to the ensemble."""
     seen = set[str]()
-    for step in steps(see.config):
-        member = see.named(step.model) if step.model else None
-        if member is not None and _leads_to(see, member, see.model.name, seen):
-            yield see.problem(
-                f"{member.name} leads back to {see.model.name}: neither loads",
+    for step in steps(view.config):
+        member = view.named(step.model) if step.model else None
+        if member is not None and _leads_to(view, member, view.model.name, seen):
+            yield view.problem(
+                f"{member.name} leads back to {view.model.name}: neither loads",
                 at=step.block.at("model_name"),
             )
             return
 
 
-def _leads_to(see: ConfiguredModelView, member: ModelFolder, name: str, seen: set[str]) -> bool:
+def _leads_to(view: ConfiguredModelView, member: ModelFolder, name: str, seen: set[str]) -> bool:
     stack = [member]
     while stack:
         model = stack.pop()
@@ -46,7 +46,7 @@ def _leads_to(see: ConfiguredModelView, member: ModelFolder, name: str, seen: se
             return True
         if model.name not in seen and model.ensemble and model.config:
             seen.add(model.name)
-            stack += filter(None, (see.named(step.model) for step in steps(model.config) if step.model))
+            stack += filter(None, (view.named(step.model) for step in steps(model.config) if step.model))
     return False
 
 

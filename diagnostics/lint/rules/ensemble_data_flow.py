@@ -32,30 +32,30 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 _LISTED = 10
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that does not flow, where the whole ensemble is known."""
-    every = steps(see.config)
-    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
+    every = steps(view.config)
+    inputs, outputs = tensors(view.config, "input"), tensors(view.config, "output")
     if inputs is None or outputs is None or not every or not all(step.complete for step in every):
         return
-    yield from _written_twice(see, every)
+    yield from _written_twice(view, every)
     given = {tensor.name for tensor in inputs}
     ran = set(run_order(every, given))
     waiting = [step for number, step in enumerate(every) if number not in ran]
     written = given.union(*(_outputs(every[number]) for number in ran))
     produced = {text.value for step in every for text in step.outputs.values()}
-    yield from _stuck(see, waiting, written, produced)
+    yield from _stuck(view, waiting, written, produced)
     for output in outputs:
         if output.name not in produced:
-            yield see.problem(f"no step writes the output {output.name!r}", at=output.place)
+            yield view.problem(f"no step writes the output {output.name!r}", at=output.place)
 
 
-def _written_twice(see: ConfiguredModelView, every: Collection[StepBlock]) -> Iterator[LintProblem]:
+def _written_twice(view: ConfiguredModelView, every: Collection[StepBlock]) -> Iterator[LintProblem]:
     seen = set[str | None]()
     for step in every:
         for text in step.outputs.values():
             if text.value in seen:
-                yield see.problem(f"{text.value!r} is written a second time", at=text.place)
+                yield view.problem(f"{text.value!r} is written a second time", at=text.place)
             seen.add(text.value)
 
 
@@ -64,19 +64,19 @@ def _outputs(step: StepBlock) -> set[str]:
 
 
 def _stuck(
-    see: ConfiguredModelView, waiting: list[StepBlock], written: Collection[str], produced: Collection[str | None]
+    view: ConfiguredModelView, waiting: list[StepBlock], written: Collection[str], produced: Collection[str | None]
 ) -> Iterator[LintProblem]:
     missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
     by_nobody = [(step, text) for step, text in missing if text.value not in produced]
     for step, text in by_nobody:
-        yield see.problem(f"{step.model} waits for {text.value!r}, which no step writes", at=text.place)
+        yield view.problem(f"{step.model} waits for {text.value!r}, which no step writes", at=text.place)
     if missing and not by_nobody:
-        yield _circle(see, *missing[0], waiting)
+        yield _circle(view, *missing[0], waiting)
 
 
-def _circle(see: ConfiguredModelView, step: StepBlock, text: Text, waiting: list[StepBlock]) -> LintProblem:
+def _circle(view: ConfiguredModelView, step: StepBlock, text: Text, waiting: list[StepBlock]) -> LintProblem:
     names = ", ".join(one.model or "?" for one in waiting[:_LISTED]) + (", …" if len(waiting) > _LISTED else "")
-    return see.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
+    return view.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
 
 
 def _ensemble(*steps_: tuple[str, str, str]) -> str:

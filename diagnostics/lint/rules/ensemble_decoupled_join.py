@@ -33,12 +33,12 @@ Origins = Mapping[str, int]
 """Of each tensor the number of the last decoupled step behind it, or that of the request."""
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each join, where the whole ensemble and all its members are known."""
-    every = steps(see.config)
-    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
-    members = [see.named(step.model) if step.model else None for step in every]
-    stated = [streams(member, see.named) if member else None for member in members]
+    every = steps(view.config)
+    inputs, outputs = tensors(view.config, "input"), tensors(view.config, "output")
+    members = [view.named(step.model) if step.model else None for step in every]
+    stated = [streams(member, view.named) if member else None for member in members]
     if inputs is None or outputs is None or None in stated or True not in stated:
         return
     if not all(step.complete for step in every):
@@ -48,11 +48,11 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
         read = {text.value or "": text.place for text in step.inputs.values()}
         for one, other in _apart(list(read), origins):
             what = _reported(one, other, origins, every)
-            yield see.problem(f"{step.model} joins {what}: the ensemble does not load", at=read[other], help=_HELP)
+            yield view.problem(f"{step.model} joins {what}: the ensemble does not load", at=read[other], help=_HELP)
     places = {tensor.name: tensor.place for tensor in outputs}
     for one, other in _apart(list(places), origins):
         what = _reported(one, other, origins, every)
-        yield see.problem(f"the answer joins {what}: the ensemble does not load", at=places[other], help=_HELP)
+        yield view.problem(f"the answer joins {what}: the ensemble does not load", at=places[other], help=_HELP)
 
 
 _HELP = "pass what is needed later through the decoupled model, or join in a BLS model"

@@ -27,14 +27,14 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 _FIELDS = ("instance_group", "optimization", "model_warmup", "dynamic_batching", "sequence_batching", "backend")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each field that an ensemble may not have."""
-    if not see.config.has("ensemble_scheduling"):
+    if not view.config.has("ensemble_scheduling"):
         return
     for field in _FIELDS:
-        written = see.config.text("backend") not in ("", None) if field == "backend" else see.config.has(field)
+        written = view.config.text("backend") not in ("", None) if field == "backend" else view.config.has(field)
         if written:
-            yield see.problem(f"an ensemble may not have {field}: it does not load", at=see.config.at(field))
+            yield view.problem(f"an ensemble may not have {field}: it does not load", at=view.config.at(field))
 
 
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'

@@ -26,14 +26,14 @@ from diagnostics.lint.tensors import steps
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each step whose model is missing."""
-    every = [step for step in steps(see.config) if step.model]
-    missing = [step for step in every if see.named(step.model or "") is None]
+    every = [step for step in steps(view.config) if step.model]
+    missing = [step for step in every if view.named(step.model or "") is None]
     severity = LintSeverity.WARNING if len(missing) == len(every) else LintSeverity.ERROR
     for step in missing:
-        yield see.problem(
-            f"the step calls {step.model!r}, which is no model of {see.repository.shown}",
+        yield view.problem(
+            f"the step calls {step.model!r}, which is no model of {view.repository.shown}",
             at=step.block.at("model_name"),
             help="correct the name or add the model",
             severity=severity,

@@ -29,14 +29,14 @@ from diagnostics.lint.tensors import steps
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.INFO, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first stateful member; an iterative sequence is the server's own affair."""
-    for step in steps(see.config):
-        member = see.named(step.model) if step.model else None
+    for step in steps(view.config):
+        member = view.named(step.model) if step.model else None
         batching = batcher(member) if member else None
         if batching is not None and batching.flag("iterative_sequence") is False:
-            yield see.problem(
-                f"{step.model} is stateful: clients of {see.model.name} have to send a sequence's id, start and end",
+            yield view.problem(
+                f"{step.model} is stateful: clients of {view.model.name} have to send a sequence's id, start and end",
                 at=step.block.at("model_name"),
             )
             return

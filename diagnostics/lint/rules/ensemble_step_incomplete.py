@@ -28,25 +28,25 @@ from diagnostics.wire.model_config import LATEST
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of what is missing."""
-    scheduling, platform = see.config.block("ensemble_scheduling"), see.config.text("platform")
-    if see.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):
-        yield see.problem("the ensemble has no step: it does not load", at=see.model.place)
+    scheduling, platform = view.config.block("ensemble_scheduling"), view.config.text("platform")
+    if view.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):
+        yield view.problem("the ensemble has no step: it does not load", at=view.model.place)
     if scheduling is not None and platform not in ("ensemble", None):
         message = "a model with ensemble_scheduling needs the platform ensemble: it does not load"
-        yield see.problem(message, at=see.config.at("ensemble_scheduling"))
-    for number, step in enumerate(steps(see.config), 1):
+        yield view.problem(message, at=view.config.at("ensemble_scheduling"))
+    for number, step in enumerate(steps(view.config), 1):
         fields = ("model_name", "model_version", "input_map", "output_map")
         missing = [field for field in fields if step.block.has(field) is False]
         if missing:
-            yield see.problem(
+            yield view.problem(
                 f"step {number} lacks {' and '.join(missing)}: the ensemble does not load", at=step.block.place
             )
         version = step.block.integer("model_version", default=LATEST)
         if version is not None and version < 1 and version != LATEST:
             message = f"step {number} requests version {version}, which no model has: the ensemble does not load"
-            yield see.problem(message, at=step.block.at("model_version"), help="model_version: -1 is the latest")
+            yield view.problem(message, at=step.block.at("model_version"), help="model_version: -1 is the latest")
 
 
 _STEP = (

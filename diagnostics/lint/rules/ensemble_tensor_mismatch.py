@@ -40,31 +40,31 @@ class _Declared:
     place: SourceLocation
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that differs from the first of its tensor."""
     first: dict[str, _Declared] = {}
-    for one in _declarations(see):
+    for one in _declarations(view):
         known = first.setdefault(one.name, one)
         if None not in (known.data_type, one.data_type) and known.data_type != one.data_type:
-            yield _problem(see, known, one, f"{known.data_type}", f"{one.data_type}")
+            yield _problem(view, known, one, f"{known.data_type}", f"{one.data_type}")
         elif not fits(known.dims, one.dims, one_batches=known.batches is None or known.batches != one.batches):
-            yield _problem(see, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
+            yield _problem(view, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
 
 
-def _problem(see: ConfiguredModelView, known: _Declared, one: _Declared, had: str, has: str) -> LintProblem:
-    return see.problem(
+def _problem(view: ConfiguredModelView, known: _Declared, one: _Declared, had: str, has: str) -> LintProblem:
+    return view.problem(
         f"{one.name!r} is {had} of {known.who}, but {has} of {one.who}: the ensemble does not load",
         at=one.place,
         help="declare it the same, or convert it in a step between",
     )
 
 
-def _declarations(see: ConfiguredModelView) -> Iterator[_Declared]:
+def _declarations(view: ConfiguredModelView) -> Iterator[_Declared]:
     for field in ("input", "output"):
-        for block in see.config.blocks(field):
-            yield _of_ensemble(block, field, _batches(see.model))
-    for step in steps(see.config):
-        yield from _of_step(see, step)
+        for block in view.config.blocks(field):
+            yield _of_ensemble(block, field, _batches(view.model))
+    for step in steps(view.config):
+        yield from _of_step(view, step)
 
 
 def _of_ensemble(block: ConfigMessage, field: str, batches: bool | None) -> _Declared:
@@ -81,8 +81,8 @@ def _batches(model: ModelFolder) -> bool | None:
     return None if most is None else most > 0
 
 
-def _of_step(see: ConfiguredModelView, step: StepBlock) -> Iterator[_Declared]:
-    member = see.repository.models.get(step.model or "")
+def _of_step(view: ConfiguredModelView, step: StepBlock) -> Iterator[_Declared]:
+    member = view.repository.models.get(step.model or "")
     config = member.config if member else None
     if member is None or config is None:
         return

@@ -28,34 +28,34 @@ from diagnostics.lint.tensors import StepBlock, steps, tensors
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each key that names no tensor, and each input that is not mapped."""
-    for step in steps(see.config):
-        member = see.repository.models.get(step.model or "")
+    for step in steps(view.config):
+        member = view.repository.models.get(step.model or "")
         if member is None or member.config is None:
             continue
-        yield from _without_key(see, step, member)
-        yield from _without_tensor(see, step.inputs, member, "input")
-        yield from _without_tensor(see, step.outputs, member, "output")
-        yield from _not_mapped(see, step, member)
+        yield from _without_key(view, step, member)
+        yield from _without_tensor(view, step.inputs, member, "input")
+        yield from _without_tensor(view, step.outputs, member, "output")
+        yield from _not_mapped(view, step, member)
 
 
-def _without_key(see: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
+def _without_key(view: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
     for field in ("input", "output"):
         for entry in step.block.blocks(f"{field}_map"):
             if entry.text("key") == "":
-                yield see.problem(f"an entry of {field}_map names no {field} of {member.name}", at=entry.place)
+                yield view.problem(f"an entry of {field}_map names no {field} of {member.name}", at=entry.place)
 
 
 def _without_tensor(
-    see: ConfiguredModelView, keys: Mapping[str, Text], member: ModelFolder, field: str
+    view: ConfiguredModelView, keys: Mapping[str, Text], member: ModelFolder, field: str
 ) -> Iterator[LintProblem]:
     written = tensors(member.config, field) if member.config else None
     names, sure = {tensor.name for tensor in written or ()}, written is not None and not member.completed
     known = bool(names) or (written is not None and not member.completed)
     for key, text in keys.items() if known else ():
         if "${" not in key and key not in names:
-            yield see.problem(
+            yield view.problem(
                 f"{key!r} is no {field} of {member.name}{'' if sure else ' in its configuration'}",
                 at=text.place,
                 help=f"it has {_listed(names) or 'none'}",
@@ -63,11 +63,11 @@ def _without_tensor(
             )
 
 
-def _not_mapped(see: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
+def _not_mapped(view: ConfiguredModelView, step: StepBlock, member: ModelFolder) -> Iterator[LintProblem]:
     needed = tensors(member.config, "input") if member.config and step.complete else None
     missing = [one.name for one in needed or () if one.optional is False and one.name not in step.inputs]
     if missing:
-        yield see.problem(
+        yield view.problem(
             f"the step does not map {_listed(missing)}, which {member.name} needs",
             at=step.block.at("model_name"),
             help="map it to a tensor of the ensemble, or mark the input `optional` where the model allows it",

@@ -26,21 +26,21 @@ from diagnostics.lint.tensors import steps, tensors
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that nobody reads, where the whole ensemble is known."""
-    every = steps(see.config)
-    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
+    every = steps(view.config)
+    inputs, outputs = tensors(view.config, "input"), tensors(view.config, "output")
     if inputs is None or outputs is None or not every or not all(step.complete for step in every):
         return
     read = {text.value for step in every for text in step.inputs.values()}
     given = {tensor.name for tensor in outputs}
     for tensor in inputs:
         if tensor.name not in read:
-            yield see.problem(f"no step reads the input {tensor.name!r}: the ensemble does not load", at=tensor.place)
+            yield view.problem(f"no step reads the input {tensor.name!r}: the ensemble does not load", at=tensor.place)
     for step in every:
         for text in step.outputs.values():
             if text.value not in read | given:
-                yield see.problem(
+                yield view.problem(
                     f"nobody reads {text.value!r} of {step.model}: the ensemble does not load",
                     at=text.place,
                     help="take it out of the output_map",

@@ -30,27 +30,27 @@ from diagnostics.wire.model_config import LATEST
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of versions that are not served, and of steps that may drift apart."""
-    versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
+    versions = [(step, step.block.integer("model_version")) for step in steps(view.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
     latest = [step for step, version in versions if version == LATEST]
     for step, version in named:
-        yield from _not_served(see, step, version)
+        yield from _not_served(view, step, version)
     if named and latest:
         models = ", ".join(sorted({step.model or "?" for step in latest}))
-        yield see.problem(
+        yield view.problem(
             f"{named[0][0].model} stays at version {named[0][1]} while {models} change to each latest version",
             at=named[0][0].block.at("model_version"),
             help="name a version in every step, or in none",
             severity=LintSeverity.INFO,
         )
     if latest and not named:
-        yield from _latest_differ(see, latest)
+        yield from _latest_differ(view, latest)
 
 
-def _not_served(see: ConfiguredModelView, step: StepBlock, version: int) -> Iterator[LintProblem]:
-    member = see.named(step.model) if step.model else None
+def _not_served(view: ConfiguredModelView, step: StepBlock, version: int) -> Iterator[LintProblem]:
+    member = view.named(step.model) if step.model else None
     if member is None or member.config is None or not member.versions:
         return
     place = step.block.at("model_version")
@@ -58,19 +58,19 @@ def _not_served(see: ConfiguredModelView, step: StepBlock, version: int) -> Iter
     if version not in member.versions:
         have = ", ".join(map(str, member.versions))
         message = f"version {version} of {member.name} is not there, but {have}: the ensemble does not load"
-        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
+        yield view.problem(message, at=place, severity=LintSeverity.ERROR)
     elif versions is not None and version not in versions:
         message = f"{member.name}'s version_policy does not serve version {version}: the ensemble does not load"
-        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
+        yield view.problem(message, at=place, severity=LintSeverity.ERROR)
 
 
-def _latest_differ(see: ConfiguredModelView, latest: Sequence[StepBlock]) -> Iterator[LintProblem]:
-    members = [see.named(step.model) for step in latest if step.model]
+def _latest_differ(view: ConfiguredModelView, latest: Sequence[StepBlock]) -> Iterator[LintProblem]:
+    members = [view.named(step.model) for step in latest if step.model]
     newest = {member.name: _newest(member) for member in members if member}
     known = {version for version in newest.values() if version is not None}
     if len(known) > 1:
         listed = ", ".join(f"{name} {version}" for name, version in sorted(newest.items()) if version)
-        yield see.problem(
+        yield view.problem(
             f"the latest versions of the members differ: {listed}",
             at=latest[0].block.at("model_name"),
             help="release members that belong together with the same version",

@@ -24,13 +24,13 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of an ensemble without a version."""
-    if not see.model.versions:
-        yield see.problem(
-            f"{see.model.name} has no version folder: it does not load",
-            at=see.model.place,
-            help=f"add {see.model.shown}/1/.gitkeep, or make the folder when the repository is deployed",
+    if not view.model.versions:
+        yield view.problem(
+            f"{view.model.name} has no version folder: it does not load",
+            at=view.model.place,
+            help=f"add {view.model.shown}/1/.gitkeep, or make the folder when the repository is deployed",
         )
 
 

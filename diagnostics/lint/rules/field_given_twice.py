@@ -31,16 +31,16 @@ from diagnostics.tuning.pbtxt import Field, Scalar, TextMessage
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each such field, at the last, and of each key."""
-    for found in typed_messages(see.model):
+    for found in typed_messages(view.model):
         single = [(field, held) for field, held in found.known if not held.repeated]
         if len({field.name for field, _ in single}) < len(single):
-            yield from _fields(see, single)
-        yield from _keys(see, found)
+            yield from _fields(view, single)
+        yield from _keys(view, found)
 
 
-def _fields(see: ConfiguredModelView, single: list[tuple[Field, FieldType]]) -> Iterator[LintProblem]:
+def _fields(view: ConfiguredModelView, single: list[tuple[Field, FieldType]]) -> Iterator[LintProblem]:
     written: dict[str, list[tuple[Field, FieldType]]] = {}
     for field, held in single:
         written.setdefault(field.name, []).append((field, held))
@@ -48,9 +48,9 @@ def _fields(see: ConfiguredModelView, single: list[tuple[Field, FieldType]]) -> 
         if len(found) > 1:
             refused = any(_counts(field, held) for field, held in found[:-1])
             what = "the model does not load" if refused else "the last counts"
-            yield see.problem(
+            yield view.problem(
                 f"{name} is written {len(found)} times: {what}",
-                at=see.config.file.place(found[-1][0].start),
+                at=view.config.file.place(found[-1][0].start),
                 help="keep one of them",
                 severity=None if refused else LintSeverity.WARNING,
             )
@@ -69,20 +69,20 @@ def _counts(field: Field, held: FieldType) -> bool:
     return not default and not value.templates
 
 
-def _keys(see: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
+def _keys(view: ConfiguredModelView, found: TypedMessage) -> Iterator[LintProblem]:
     seen = set[tuple[str, str]]()
     for field, held in found.known:
         for value in field.values() if held.type.startswith("{") else ():
             key = value.scalar("key") if isinstance(value, TextMessage) else None
             if key is not None and not key.templates:
-                yield from _key(see, field.name, key) if (field.name, key.value) in seen else ()
+                yield from _key(view, field.name, key) if (field.name, key.value) in seen else ()
                 seen.add((field.name, key.value))
 
 
-def _key(see: ConfiguredModelView, field: str, key: Scalar) -> Iterator[LintProblem]:
+def _key(view: ConfiguredModelView, field: str, key: Scalar) -> Iterator[LintProblem]:
     message = f"{field} has the key {key.value!r} twice: the last counts"
-    yield see.problem(
-        message, at=see.config.file.place(key.start), help="keep one of them", severity=LintSeverity.WARNING
+    yield view.problem(
+        message, at=view.config.file.place(key.start), help="keep one of them", severity=LintSeverity.WARNING
     )
 
 

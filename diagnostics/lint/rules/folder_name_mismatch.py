@@ -25,20 +25,20 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a name that is not the folder's; one that is not known yet, as a template's, is none."""
-    name, folder = see.config.text("name"), see.model.name
-    if name and name != folder and not _is_sample(see):
-        yield see.problem(
+    name, folder = view.config.text("name"), view.model.name
+    if name and name != folder and not _is_sample(view):
+        yield view.problem(
             f"the model is called {name!r}, its folder {folder!r}: it does not load",
-            at=see.config.at("name"),
+            at=view.config.at("name"),
             help=f'write name: "{folder}", or rename the folder',
         )
 
 
-def _is_sample(see: ConfiguredModelView) -> bool:
+def _is_sample(view: ConfiguredModelView) -> bool:
     """Return whether it is a file of a source tree that is copied to where it is served: nothing there has versions."""
-    return not see.repository.named and not any(model.versions for model in see.repository.models.values())
+    return not view.repository.named and not any(model.versions for model in view.repository.models.values())
 
 
 CASES = (

@@ -33,12 +33,12 @@ _SHARED = "tensorrt"
 _EVERY = -1
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of the model that fills the fullest GPU most."""
-    memory = see.settings.gpu_memory_bytes
+    memory = view.settings.gpu_memory_bytes
     if not memory:
         return
-    needs = {name: _needs(model) for name, model in see.repository.models.items()}
+    needs = {name: _needs(model) for name, model in view.repository.models.items()}
     gpus = {gpu for need in needs.values() for gpu in need} - {_EVERY}
     for gpu in sorted(gpus) or [_EVERY]:
         on_it = {name: need.get(gpu, 0) + (need.get(_EVERY, 0) if gpu != _EVERY else 0) for name, need in needs.items()}
@@ -46,10 +46,10 @@ def lint(see: RepositoryView) -> Iterator[LintProblem]:
         if total > memory:
             most = max(on_it, key=lambda name: on_it[name])
             which = "each GPU" if gpu == _EVERY else f"GPU {gpu}"
-            yield see.problem(
+            yield view.problem(
                 f"model files of {Unit.BYTES.show(total)} are loaded on {which}, which has {Unit.BYTES.show(memory)};"
                 f" {most} alone {Unit.BYTES.show(on_it[most])}",
-                at=see.repository.models[most].place,
+                at=view.repository.models[most].place,
                 help="lower its count, or spread models over GPUs",
             )
             return

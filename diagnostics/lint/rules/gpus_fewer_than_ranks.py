@@ -29,18 +29,18 @@ from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of the engine with the most ranks."""
-    servers = [container for container in containers_of(see.documents) if container.runs_triton]
+    servers = [container for container in containers_of(view.documents) if container.runs_triton]
     limits = [(container, given) for container in servers if (given := gpus_given(container)) is not None]
-    if not limits or len(see.project.repositories) != 1:
+    if not limits or len(view.project.repositories) != 1:
         return
-    most, engine = max((ranks(model) or 0, model.name) for model in see.project.repositories[0].models.values())
+    most, engine = max((ranks(model) or 0, model.name) for model in view.project.repositories[0].models.values())
     for container, given in limits:
         if given < most:
-            yield see.problem(
+            yield view.problem(
                 f"{engine} takes {most} GPUs, but {container.name or 'Triton'} is given {given}",
-                at=see.find(container.image),
+                at=view.find(container.image),
                 help="give the container as many GPUs as the engine has ranks, or make it for fewer",
             )
 

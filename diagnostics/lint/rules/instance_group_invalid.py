@@ -26,15 +26,15 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of groups that the server refuses."""
-    for group in groups(see.model) or ():
+    for group in groups(view.model) or ():
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
             message = f"a group of {group.kind} may not list GPUs: the model does not load"
-            yield see.problem(message, at=group.block.at("gpus"), help="remove gpus, or make it KIND_GPU")
-        if group.block.has("profile") and see.model.backend not in (TENSORRT, None):
+            yield view.problem(message, at=group.block.at("gpus"), help="remove gpus, or make it KIND_GPU")
+        if group.block.has("profile") and view.model.backend not in (TENSORRT, None):
             message = "only TensorRT models have profiles: the model does not load"
-            yield see.problem(message, at=group.block.at("profile"), help="remove profile")
+            yield view.problem(message, at=group.block.at("profile"), help="remove profile")
 
 
 _MODEL = 'backend: "python"\ninstance_group [ { kind: KIND_CPU gpus: [ 0 ] } ]\n'

@@ -39,15 +39,15 @@ RULE = Rule(
 )
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the group that keeps batches small."""
-    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     waits = batching.integer("max_queue_delay_microseconds") if batching else None
-    if waits != 0 or not most or most < 2 or is_engine(see.model) is not False or not may_run_on_gpu(see.model):
+    if waits != 0 or not most or most < 2 or is_engine(view.model) is not False or not may_run_on_gpu(view.model):
         return
-    for group in groups(see.model) or ():
+    for group in groups(view.model) or ():
         if group.kind != "KIND_CPU" and group.count and group.count > FOR_OVERLAP.value:
-            yield see.problem(
+            yield view.problem(
                 f"batches form only while all {group.count} instances of a GPU are busy",
                 at=group.block.place,
                 help="go down to 2, or let the batcher wait a little, and compare with diag explain",

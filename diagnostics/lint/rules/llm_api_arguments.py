@@ -48,55 +48,55 @@ _LOOKED_UP = 20
 _CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_tokens"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each argument."""
-    written = llm_arguments(see.model)
+    written = llm_arguments(view.model)
     if written is None:
         return
     if written.trouble:
         severity = LintSeverity.INFO if "not linted" in written.trouble else None
-        yield see.problem(written.trouble, at=written.file.place(0), severity=severity)
+        yield view.problem(written.trouble, at=written.file.place(0), severity=severity)
         return
     if not written.tree.get("model"):
-        yield see.problem("no model is named: the engine does not start", at=written.file.place(0))
+        yield view.problem("no model is named: the engine does not start", at=written.file.place(0))
     for key in _COUNTS:
-        yield from _count(see, key, written.tree.get(key), written.at(key))
-    yield from _cache(see, written)
-    yield from _built(see, written)
-    yield from _unknown(see, written)
+        yield from _count(view, key, written.tree.get(key), written.at(key))
+    yield from _cache(view, written)
+    yield from _built(view, written)
+    yield from _unknown(view, written)
 
 
-def _count(see: ConfiguredModelView, key: str, value: Any, place: SourceLocation) -> Iterator[LintProblem]:
+def _count(view: ConfiguredModelView, key: str, value: Any, place: SourceLocation) -> Iterator[LintProblem]:
     if value is None or _open(value):
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        yield see.problem(f"{key} is a whole number from 1, not {_shown(value)}: the engine does not start", at=place)
+        yield view.problem(f"{key} is a whole number from 1, not {_shown(value)}: the engine does not start", at=place)
 
 
-def _cache(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _cache(view: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     cache = written.section(_CACHE)
     fraction, place = cache.get(_FRACTION), written.at(_CACHE, _FRACTION)
     if fraction is not None and not _open(fraction) and not (_is_number(fraction) and 0 < fraction <= 1):
-        yield see.problem(f"{_FRACTION} is a share of the free memory, not {_shown(fraction)}", at=place)
+        yield view.problem(f"{_FRACTION} is a share of the free memory, not {_shown(fraction)}", at=place)
     elif fraction is not None and cache.get(_CAP) is not None:
         message = f"the cache holds at most {_shown(cache[_CAP])} tokens, whatever {_FRACTION} allows: the smaller wins"
         place, help_ = written.at(_CACHE, _CAP), f"remove {_CAP}, and size the cache by {_FRACTION}"
-        yield see.problem(message, at=place, help=help_, severity=LintSeverity.WARNING)
+        yield view.problem(message, at=place, help=help_, severity=LintSeverity.WARNING)
 
 
-def _built(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _built(view: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     if written.tree.get("backend") == "pytorch" and written.section("build_config"):
         message = "build_config is for engines that are built, and the backend pytorch builds none"
         help_ = "set max_batch_size, max_num_tokens and max_seq_len at the top level"
-        yield see.problem(message, at=written.at("build_config"), help=help_, severity=LintSeverity.INFO)
+        yield view.problem(message, at=written.at("build_config"), help=help_, severity=LintSeverity.INFO)
 
 
-def _unknown(see: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
+def _unknown(view: ConfiguredModelView, written: LlmArguments) -> Iterator[LintProblem]:
     unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
     if unknown:
         near = {key: close_to(key, KNOWN, most=1, least=0.8) for key in unknown[:_LOOKED_UP]}
         meant = [f"{found[0]} for {_shown(key)}" for key, found in near.items() if found]
-        yield see.problem(
+        yield view.problem(
             f"not known here as arguments of the LLM API: {', '.join(map(_shown, unknown))}",
             at=written.at(unknown[0]),
             help=f"did you mean {' and '.join(meant)}?" if meant else "ask the reference of your TensorRT-LLM release",

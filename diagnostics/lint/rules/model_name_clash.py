@@ -27,21 +27,21 @@ from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, Rul
 RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each model of a repository that one before it has, too."""
-    for name in sorted(see.repository.models) if see.repository.named else ():
-        first = next((one for one in _before(see) if name in one.models), None)
+    for name in sorted(view.repository.models) if view.repository.named else ():
+        first = next((one for one in _before(view) if name in one.models), None)
         if first is not None:
-            yield see.problem(
+            yield view.problem(
                 f"{name} is in {first.shown}, too: a server that is given both repositories serves neither",
-                at=see.repository.models[name].place,
+                at=view.repository.models[name].place,
                 help="rename or remove one, or start the server with --model-namespacing=true",
             )
 
 
-def _before(see: RepositoryView) -> Iterator[Repository]:
-    for one in see.project.repositories:
-        if one.path == see.repository.path:
+def _before(view: RepositoryView) -> Iterator[Repository]:
+    for one in view.project.repositories:
+        if one.path == view.repository.path:
             return
         if one.named:
             yield one

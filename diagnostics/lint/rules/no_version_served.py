@@ -36,54 +36,54 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a policy that serves nothing."""
-    policy = see.config.block("version_policy")
-    yield from _without_folder(see)
+    policy = view.config.block("version_policy")
+    yield from _without_folder(view)
     if policy is None:
-        yield from _empty(see)
+        yield from _empty(view)
     latest, specific = (policy.block("latest"), policy.block("specific")) if policy else (None, None)
     if latest is not None and latest.integer("num_versions") == 0:
         help_ = "write num_versions: 1, or leave version_policy out"
-        yield see.problem("the latest 0 versions are served: the model does not load", at=latest.place, help=help_)
+        yield view.problem("the latest 0 versions are served: the model does not load", at=latest.place, help=help_)
     if specific is not None:
-        yield from _of_specific(see, specific)
+        yield from _of_specific(view, specific)
 
 
-def _without_folder(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def _without_folder(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a model without a version where others have theirs: configurations alone are no whole repository."""
-    if see.model.versions or see.model.ensemble or not any(one.versions for one in see.repository.models.values()):
+    if view.model.versions or view.model.ensemble or not any(one.versions for one in view.repository.models.values()):
         return
-    code = see.model.backend == names.PYTHON_BACKEND
-    yield see.problem(
-        f"{see.model.name} has no version folder: the model does not load",
-        at=see.model.place,
-        help=f"put the model into {see.model.name}/1" + ("" if code else ", or make the folder at deployment"),
+    code = view.model.backend == names.PYTHON_BACKEND
+    yield view.problem(
+        f"{view.model.name} has no version folder: the model does not load",
+        at=view.model.place,
+        help=f"put the model into {view.model.name}/1" + ("" if code else ", or make the folder at deployment"),
         severity=None if code else LintSeverity.WARNING,
     )
 
 
-def _empty(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def _empty(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
-    latest = max(see.model.versions, default=None)
-    if latest is not None and see.model.backend in LOADED_FROM_FOLDER and not see.model.version_files(latest):
-        yield see.problem(
+    latest = max(view.model.versions, default=None)
+    if latest is not None and view.model.backend in LOADED_FROM_FOLDER and not view.model.version_files(latest):
+        yield view.problem(
             f"the folder of version {latest} is empty: the model does not load",
-            at=see.model.place,
-            help=f"put the model into {see.model.name}/{latest}, or remove that folder",
+            at=view.model.place,
+            help=f"put the model into {view.model.name}/{latest}, or remove that folder",
         )
 
 
-def _of_specific(see: ConfiguredModelView, specific: ConfigMessage) -> Iterator[LintProblem]:
-    listed, there = specific.integers("versions"), see.model.versions
+def _of_specific(view: ConfiguredModelView, specific: ConfigMessage) -> Iterator[LintProblem]:
+    listed, there = specific.integers("versions"), view.model.versions
     if listed is None:
         return
     if not listed:
-        yield see.problem("version_policy lists no version: the model does not load", at=specific.place)
+        yield view.problem("version_policy lists no version: the model does not load", at=specific.place)
     elif there and not set(listed) & set(there):
         wanted, have = (", ".join(map(str, versions)) for versions in (listed, there))
         message = f"version_policy requests {wanted}, but only {have} is there: the model does not load"
-        yield see.problem(message, at=specific.at("versions"))
+        yield view.problem(message, at=specific.at("versions"))
 
 
 def _model(policy: str) -> dict[str, str]:

@@ -31,20 +31,20 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _LAZY = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a model without a warm-up."""
-    if see.model.backend not in _LAZY or see.config.has("model_warmup") is not False or not _on_gpu(see.model):
+    if view.model.backend not in _LAZY or view.config.has("model_warmup") is not False or not _on_gpu(view.model):
         return
-    most = see.model.max_batch_size
+    most = view.model.max_batch_size
     if not most:
         return
     sizes = tuple(sorted({1, most}))
     setting = Setting(path="model_warmup", value=WarmupChange(batch_sizes=sizes))
-    yield see.problem(
-        f"{see.model.name} has no model_warmup: the first requests of each instance wait for its initialisation",
-        at=see.model.place,
+    yield view.problem(
+        f"{view.model.name} has no model_warmup: the first requests of each instance wait for its initialisation",
+        at=view.model.place,
         help=f"warm it up at batch sizes {' and '.join(map(str, sizes))}, with the shapes that are served",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        fix=ConfigChange(model=view.model.name, settings=(setting,)),
     )
 
 

@@ -37,9 +37,9 @@ _COMMON = re.compile(r"_*(input|output|in|out|data|x|y|result|logits|image|image
 _LEAST = 2
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each engine whose inputs another model writes and that nobody calls."""
-    models = see.repository.models.values()
+    models = view.repository.models.values()
     engines = [model for model in models if is_engine(model) and not model.ensemble]
     called = _called(models) if engines else None
     if called is None:
@@ -48,7 +48,7 @@ def lint(see: RepositoryView) -> Iterator[LintProblem]:
     for engine in engines:
         feeding = _feeding(engine, writers)
         if feeding and not called & {engine.name, *feeding}:
-            yield see.problem(
+            yield view.problem(
                 f"{', '.join(feeding)} writes what {engine.name} reads, but nothing on the server joins them",
                 at=engine.place,
                 help="join them by an ensemble",

@@ -31,11 +31,11 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _FIELD = "preferred_batch_size"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of preferred sizes that end batches early."""
-    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
-    if batching is None or not sizes or not most or is_engine(see.model) is not False:
+    if batching is None or not sizes or not most or is_engine(view.model) is not False:
         return
     if 1 in sizes and most > 1 and batching.integer("max_queue_delay_microseconds"):
         message = f"{_FIELD} 1 sends every first request alone: the window has no effect"
@@ -44,11 +44,11 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
     else:
         return
     setting = Setting(path=f"dynamic_batching.{_FIELD}", value=None)
-    yield see.problem(
+    yield view.problem(
         message,
         at=batching.at(_FIELD),
         help="remove it: the batcher then prefers the largest batch",
-        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        fix=ConfigChange(model=view.model.name, settings=(setting,)),
     )
 
 

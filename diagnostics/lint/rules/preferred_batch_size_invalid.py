@@ -26,20 +26,20 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 _FIELD = "preferred_batch_size"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of sizes that the server refuses."""
-    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
     if batching is None or sizes is None or most is None:
         return
     wrong = [size for size in sizes if not 0 < size <= most]
     if wrong:
         kept = tuple(size for size in sizes if 0 < size <= most) or None
-        yield see.problem(
+        yield view.problem(
             f"{_FIELD} {', '.join(map(str, wrong))} is not from 1 to max_batch_size, {most}: the model does not load",
             at=batching.at(_FIELD),
             help=f"remove it, or raise max_batch_size to {max(wrong)}" if max(wrong) > 0 else "remove it",
-            fix=ConfigChange(model=see.model.name, settings=(Setting(path=f"dynamic_batching.{_FIELD}", value=kept),)),
+            fix=ConfigChange(model=view.model.name, settings=(Setting(path=f"dynamic_batching.{_FIELD}", value=kept),)),
         )
 
 

@@ -30,14 +30,14 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 _MIXING = ("avg", "sum", "quantile")
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of the first quotient that is averaged."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         if node.kind is NodeKind.AGGREGATE and node.name in _MIXING and _quotient(node.children[-1]):
-            yield see.problem(
+            yield view.problem(
                 f"{node.name} over a quotient weighs a model without traffic like one with",
-                at=see.query.place,
+                at=view.query.place,
                 help="sum both sides first, then divide",
             )
             return

@@ -30,15 +30,15 @@ from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScop
 RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of the first divisor that is raised."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         raised = _raised(node.children[1]) if node.kind is NodeKind.BINARY and node.name == "/" else ""
         if raised:
-            yield see.problem(
+            yield view.problem(
                 f"the divisor is at least {raised}, also when less was counted: the quotient is too small then",
-                at=see.query.place,
+                at=view.query.place,
                 help="divide by the rate itself",
             )
             return

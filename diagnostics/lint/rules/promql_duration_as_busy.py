@@ -33,16 +33,16 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 _BUSY = re.compile("busy|util", re.IGNORECASE)
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of each duration that stands alone, once."""
-    tree = parsed(see.query.expr)
-    if tree is None or (see.query.use is Use.RECORDING and not _BUSY.search(see.query.name)):
+    tree = parsed(view.query.expr)
+    if tree is None or (view.query.use is Use.RECORDING and not _BUSY.search(view.query.name)):
         return
     alone = {node.name for node, above in tree.walk() if _alone(node, above)}
     for name in sorted(alone):
-        yield see.problem(
+        yield view.problem(
             f"the rate of {name} counts each batch once for each of its requests: it is no busy time",
-            at=see.query.place,
+            at=view.query.place,
             help=f"divide it by rate({names.REQUEST_SUCCESS}) for the time of a request",
         )
 

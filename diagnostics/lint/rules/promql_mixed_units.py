@@ -33,24 +33,24 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 _COUNTING = ("count", "group", "count_values")
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of each family that is mixed, once."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     reported = set[str]()
     for node, above in tree.walk() if tree else ():
         label = ENGINE_LABELS.get(node.name) if node.kind is NodeKind.SELECTOR else None
-        message = _mixed(see, node, above, label) if label and label not in node.matchers else ""
+        message = _mixed(view, node, above, label) if label and label not in node.matchers else ""
         if message and node.name not in reported:
             reported.add(node.name)
-            yield see.problem(message, at=see.query.place, help=f"choose one value of {label}")
+            yield view.problem(message, at=view.query.place, help=f"choose one value of {label}")
 
 
-def _mixed(see: QueryView, node: PromqlNode, above: Sequence[PromqlNode], label: str) -> str:
+def _mixed(view: QueryView, node: PromqlNode, above: Sequence[PromqlNode], label: str) -> str:
     around = [one for one in above if one.kind is NodeKind.AGGREGATE and one.name not in _COUNTING]
     if around and all(one.by is not None and label not in one.by for one in around):
         return f"{around[-1].name} mixes the values of {label}, which mean different things"
     requested = any(one.kind is NodeKind.CALL and one.name.startswith("absent") for one in above)
-    if see.query.use is Use.PANEL and not requested and not around and node.name not in OF_ONE_UNIT:
+    if view.query.use is Use.PANEL and not requested and not around and node.name not in OF_ONE_UNIT:
         return f"the panel draws values of {label} that have different units on one axis"
     return ""
 

@@ -52,22 +52,22 @@ _HELP = {
 }
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of the first reason for which a query is always empty."""
-    tree = parsed(see.query.expr)
-    reason = next(_reasons(see, tree), None) if tree else None
+    tree = parsed(view.query.expr)
+    reason = next(_reasons(view, tree), None) if tree else None
     if reason is not None:
         what, help_ = reason
-        subject = "the alert never fires" if see.query.use is Use.ALERT else "the expression is always empty"
-        yield see.problem(f"{subject}: {what}", at=see.query.place, help=help_)
+        subject = "the alert never fires" if view.query.use is Use.ALERT else "the expression is always empty"
+        yield view.problem(f"{subject}: {what}", at=view.query.place, help=help_)
 
 
-def _reasons(see: QueryView, tree: PromqlNode) -> Iterator[tuple[str, str]]:
+def _reasons(view: QueryView, tree: PromqlNode) -> Iterator[tuple[str, str]]:
     for node, above in tree.walk():
         if any(_spares(one, node, above) for one in above):
             continue
         if node.kind is NodeKind.SELECTOR:
-            yield from _of_selector(see, node, above)
+            yield from _of_selector(view, node, above)
         elif never(node):
             yield _of_comparison(node)
         elif label := unmatched(node):
@@ -94,7 +94,7 @@ def _of_comparison(node: PromqlNode) -> tuple[str, str]:
     return f"the left side of {node.name} is {known}", _HELP["share"] if high == 1.0 else "correct the limit"
 
 
-def _of_selector(see: QueryView, node: PromqlNode, above: tuple[PromqlNode, ...]) -> Iterator[tuple[str, str]]:
+def _of_selector(view: QueryView, node: PromqlNode, above: tuple[PromqlNode, ...]) -> Iterator[tuple[str, str]]:
     label, known = ENGINE_LABELS.get(node.name, names.REASON), ENGINE_VALUES.get(node.name)
     known = REASONS if node.name == names.REQUEST_FAILURE else known
     value = node.equals.get(label)
@@ -104,16 +104,16 @@ def _of_selector(see: QueryView, node: PromqlNode, above: tuple[PromqlNode, ...]
         for own in (names.MODEL, names.VERSION):
             if node.equals.get(own):
                 yield f"{node.name} has no label {own}", "a GPU or a host belongs to no one model"
-    if node.name == names.QUEUE_DURATION and _is_ensemble(see, node.equals.get(names.MODEL, "")):
+    if node.name == names.QUEUE_DURATION and _is_ensemble(view, node.equals.get(names.MODEL, "")):
         yield f"{node.equals[names.MODEL]} is an ensemble, which has no queue of its own", "watch its members' queues"
     rate = bool(above) and above[-1].kind is NodeKind.CALL and above[-1].name in OVER_TIME
     if rate and 0 < node.range_seconds < SHORTEST_RANGE.value:
         yield f"{node.range_seconds:g} s hold no two scrapes", "take at least four scrape intervals"
 
 
-def _is_ensemble(see: QueryView, name: str) -> bool:
+def _is_ensemble(view: QueryView, name: str) -> bool:
     """Return whether every model of this name that is linted is an ensemble; False where there is none."""
-    found = [repository.models[name] for repository in see.project.repositories if name in repository.models]
+    found = [repository.models[name] for repository in view.project.repositories if name in repository.models]
     return bool(found) and all(model.ensemble for model in found)
 
 

@@ -27,14 +27,14 @@ from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScop
 RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of each gauge that a rate is taken of, once."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     found = {node.name for node, above in tree.walk() if _falls(node) and _rated(above)} if tree else set()
     for name in sorted(found):
-        yield see.problem(
+        yield view.problem(
             f"{name} rises and falls: its rate means nothing",
-            at=see.query.place,
+            at=view.query.place,
             help="show the gauge, or avg_over_time of it",
         )
 

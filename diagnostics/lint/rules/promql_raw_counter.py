@@ -44,14 +44,14 @@ _ASKING = OVER_TIME | {
 _SETS = ("and", "unless")
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of each counter that is used raw, once."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     raw = {node.name for node, above in tree.walk() if _raw(node, above)} if tree else set()
     for name in sorted(raw):
-        yield see.problem(
+        yield view.problem(
             f"{name} counts since the server started: its value does not show the current state",
-            at=see.query.place,
+            at=view.query.place,
             help=f"take rate({name}[5m])",
         )
 

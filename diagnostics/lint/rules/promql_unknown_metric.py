@@ -35,22 +35,22 @@ _TODAY = {
 }
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of each name that nobody exports, once."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     named = {selector.name for selector in tree.selectors()} if tree else set()
     ours = {name for name in named if name.startswith(PREFIX) and ":" not in name}
-    for name in sorted(ours - _recorded(see)):
+    for name in sorted(ours - _recorded(view)):
         if not exported(name) and "variable" not in name:
             until = f"no release since {RETIRED[name]} exports" if name in RETIRED else "no release exports"
             today = next((_TODAY[old] for old in _TODAY if name.startswith(old)), "")
-            yield see.problem(
-                f"{until} {name}", at=see.query.place, help=f"today: {today}" if today else "compare it with /metrics"
+            yield view.problem(
+                f"{until} {name}", at=view.query.place, help=f"today: {today}" if today else "compare it with /metrics"
             )
 
 
-def _recorded(see: QueryView) -> set[str]:
-    found = (value.get("record") for value in inner(see.documents) if isinstance(value, dict))
+def _recorded(view: QueryView) -> set[str]:
+    found = (value.get("record") for value in inner(view.documents) if isinstance(value, dict))
     return {name for name in found if isinstance(name, str)}
 
 

@@ -27,20 +27,20 @@ from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScop
 RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of an expression that cannot be parsed."""
-    if PREFIX not in see.query.expr:
+    if PREFIX not in view.query.expr:
         return
     if not available():
         message = "the expression is not linted: promql-parser is not installed"
-        yield see.problem(
-            message, at=see.query.place, help="pip install 'triton-diagnostics[lint]'", severity=LintSeverity.INFO
+        yield view.problem(
+            message, at=view.query.place, help="pip install 'triton-diagnostics[lint]'", severity=LintSeverity.INFO
         )
-    elif not readable(see.query.expr):
+    elif not readable(view.query.expr):
         message = f"the expression is not linted: it is longer than {MAX_CHARACTERS} characters"
-        yield see.problem(message, at=see.query.place, help="record its parts", severity=LintSeverity.INFO)
-    elif parsed(see.query.expr) is None:
-        yield see.problem("the expression is not PromQL", at=see.query.place, help="try it in Prometheus")
+        yield view.problem(message, at=view.query.place, help="record its parts", severity=LintSeverity.INFO)
+    elif parsed(view.query.expr) is None:
+        yield view.problem("the expression is not PromQL", at=view.query.place, help="try it in Prometheus")
 
 
 CASES = (

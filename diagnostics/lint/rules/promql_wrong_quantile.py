@@ -29,13 +29,13 @@ from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScop
 RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[LintProblem]:
+def lint(view: QueryView) -> Iterator[LintProblem]:
     """Tell of the first quantile that is none of requests."""
-    tree = parsed(see.query.expr)
+    tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         message = _over_series(node) or _without_buckets(node)
         if message:
-            yield see.problem(message, at=see.query.place, help="take it from a histogram's buckets, kept by le")
+            yield view.problem(message, at=view.query.place, help="take it from a histogram's buckets, kept by le")
             return
 
 

@@ -30,14 +30,14 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _RECORDS = ("accuracy", "eval")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a quantized engine without a record."""
-    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     algorithms = _algorithms(engine) if engine else []
-    if engine is not None and algorithms and not _recorded(see, engine):
-        yield see.problem(
+    if engine is not None and algorithms and not _recorded(view, engine):
+        yield view.problem(
             f"the engine computes in {' and '.join(algorithms)}, and no accuracy check is recorded with it",
-            at=see.model.place,
+            at=view.model.place,
             help="keep the evaluation of this engine with it, as accuracy.json",
         )
 
@@ -50,9 +50,12 @@ def _algorithms(engine: BuiltEngine) -> list[str]:
     )
 
 
-def _recorded(see: ConfiguredModelView, engine: BuiltEngine) -> bool:
-    names = [*see.model.entries, *(name for version in see.model.versions for name in see.model.version_files(version))]
-    folder = see.model.path / Path(engine.path).parent
+def _recorded(view: ConfiguredModelView, engine: BuiltEngine) -> bool:
+    names = [
+        *view.model.entries,
+        *(name for version in view.model.versions for name in view.model.version_files(version)),
+    ]
+    folder = view.model.path / Path(engine.path).parent
     names += [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return any(name.lower().startswith(_RECORDS) for name in names)
 

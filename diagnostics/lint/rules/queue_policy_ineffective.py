@@ -39,52 +39,52 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _TIMEOUT = "default_timeout_microseconds"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of what each policy does not do."""
-    batching = see.config.block("dynamic_batching")
+    batching = view.config.block("dynamic_batching")
     policies = batching.blocks("default_queue_policy") if batching else ()
     for entry in batching.blocks("priority_queue_policy") if batching else ():
         policies += entry.blocks("value")
     for policy in policies:
-        if batches_in_flight(see.model):
-            yield from _of_engine(see, policy)
+        if batches_in_flight(view.model):
+            yield from _of_engine(view, policy)
         elif batching is not None:
-            yield from _timeout(see, policy, batching)
-            yield from _size(see, policy)
+            yield from _timeout(view, policy, batching)
+            yield from _size(view, policy)
 
 
-def _of_engine(see: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
+def _of_engine(view: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
     if policy.integer(_TIMEOUT):
-        yield see.problem(
+        yield view.problem(
             "the engine takes requests out of Triton's queue at once: none of them expires there",
             at=policy.at(_TIMEOUT),
             help="limit the load in front of Triton, and watch the engine's waiting requests",
         )
 
 
-def _timeout(see: ConfiguredModelView, policy: ConfigMessage, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _timeout(view: ConfiguredModelView, policy: ConfigMessage, batching: ConfigMessage) -> Iterator[LintProblem]:
     timeout, window = policy.integer(_TIMEOUT), batching.integer("max_queue_delay_microseconds")
-    budget = see.settings.latency_budget_seconds
+    budget = view.settings.latency_budget_seconds
     if timeout == 0 and policy.flag("allow_timeout_override"):
         message = "clients can only shorten the default timeout, which is missing: nothing ever expires"
-        yield see.problem(message, at=policy.at("allow_timeout_override"), help=f"set {_TIMEOUT}")
+        yield view.problem(message, at=policy.at("allow_timeout_override"), help=f"set {_TIMEOUT}")
     if not timeout:
         return
     if window and timeout <= window:
         message = f"requests expire after {_shown(timeout)}, within the batching window of {_shown(window)}"
-        yield see.problem(message, at=policy.at(_TIMEOUT), help="make the window shorter than the timeout")
+        yield view.problem(message, at=policy.at(_TIMEOUT), help="make the window shorter than the timeout")
     elif budget and timeout / 1e6 > budget:
         message = f"requests expire after {_shown(timeout)}, beyond the latency budget of {Unit.SECONDS.show(budget)}"
-        yield see.problem(message, at=policy.at(_TIMEOUT), help="refuse requests that no client waits for any more")
+        yield view.problem(message, at=policy.at(_TIMEOUT), help="refuse requests that no client waits for any more")
     if policy.text("timeout_action") in ("DELAY", "1") and policy.integer("max_queue_size") == 0:
         message = "requests that expire are only put back, and the queue has no limit: under overload it grows"
-        yield see.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")
+        yield view.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")
 
 
-def _size(see: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
-    size, most = policy.integer("max_queue_size"), see.model.max_batch_size
+def _size(view: ConfiguredModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
+    size, most = policy.integer("max_queue_size"), view.model.max_batch_size
     if size and most and size < most:
-        yield see.problem(
+        yield view.problem(
             f"a queue of {size} never holds a batch of {most}, and refuses requests that fit into one",
             at=policy.at("max_queue_size"),
             help=f"set it to {most} or more",

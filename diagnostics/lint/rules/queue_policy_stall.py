@@ -29,14 +29,14 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopi
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the policy that turns prefetching off."""
-    batching = see.config.block("dynamic_batching")
-    if batching is None or is_engine(see.model) is not False:
+    batching = view.config.block("dynamic_batching")
+    if batching is None or is_engine(view.model) is not False:
         return
     if _limits(batching.blocks("default_queue_policy")) or batching.integer("priority_levels"):
         field = "priority_levels" if batching.integer("priority_levels") else "default_queue_policy"
-        yield see.problem(
+        yield view.problem(
             f"{field} turns off prefetching: the batcher may sleep up to 500 ms with work at hand",
             at=batching.at(field),
             help="keep it where overload has to be refused, and watch for scheduler-stall",

@@ -31,18 +31,18 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopi
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a queue without limit where a latency budget is known."""
-    batching, budget = see.config.block("dynamic_batching"), see.settings.latency_budget_seconds
-    if batching is None or not budget or is_engine(see.model) is not False:
+    batching, budget = view.config.block("dynamic_batching"), view.settings.latency_budget_seconds
+    if batching is None or not budget or is_engine(view.model) is not False:
         return
     policies = [*batching.blocks("default_queue_policy")]
     for entry in batching.blocks("priority_queue_policy"):
         policies += entry.blocks("value")
     if batching.complete and all(policy.integer(field) == 0 for policy in policies for field in _LIMITS):
-        yield see.problem(
+        yield view.problem(
             f"under overload the queue has no end, but requests may take {Unit.SECONDS.show(budget)}",
-            at=see.config.at("dynamic_batching"),
+            at=view.config.at("dynamic_batching"),
             help=f"set default_queue_policy {{ default_timeout_microseconds: {round(budget * 1e6)} }}",
         )
 

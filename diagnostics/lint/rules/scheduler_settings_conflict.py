@@ -28,29 +28,29 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each pair of settings that the server refuses."""
-    config, batching = see.config, see.config.block("dynamic_batching")
+    config, batching = view.config, view.config.block("dynamic_batching")
     if config.has("dynamic_batching") and config.has("sequence_batching"):
-        yield see.problem(
+        yield view.problem(
             "a model has either a dynamic or a sequence batcher: it does not load", at=config.at("sequence_batching")
         )
     if batching is not None:
-        yield from _priorities(see, batching)
-        yield from _ordering(see, batching)
-    yield from _cache(see)
+        yield from _priorities(view, batching)
+        yield from _ordering(view, batching)
+    yield from _cache(view)
 
 
-def _priorities(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _priorities(view: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels, default = batching.integer("priority_levels"), batching.integer("default_priority_level")
     if levels and default is not None and not 1 <= default <= levels:
-        yield see.problem(
+        yield view.problem(
             f"default_priority_level has to be from 1 to {levels}, but is {default}: the model does not load",
             at=batching.at("priority_levels"),
         )
 
 
-def _ordering(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _ordering(view: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     if not batching.flag("preserve_ordering"):
         return
     policies = (*batching.blocks("default_queue_policy"), *_of_levels(batching))
@@ -60,7 +60,7 @@ def _ordering(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[Lin
     )
     if delays or (batching.integer("priority_levels") or 0) > 1:
         what = "a timeout that delays" if delays else "priorities"
-        yield see.problem(
+        yield view.problem(
             f"preserve_ordering and {what} exclude each other: the model does not load",
             at=batching.at("preserve_ordering"),
         )
@@ -71,14 +71,14 @@ def _of_levels(batching: ConfigMessage) -> Iterator[ConfigMessage]:
         yield from entry.blocks("value")
 
 
-def _cache(see: ConfiguredModelView) -> Iterator[LintProblem]:
-    cache, policy = see.config.block("response_cache"), see.config.block("model_transaction_policy")
+def _cache(view: ConfiguredModelView) -> Iterator[LintProblem]:
+    cache, policy = view.config.block("response_cache"), view.config.block("model_transaction_policy")
     if cache is None or not cache.flag("enable"):
         return
     decoupled = policy is not None and policy.flag("decoupled")
-    if decoupled or see.config.has("sequence_batching"):
+    if decoupled or view.config.has("sequence_batching"):
         what = "decoupled models" if decoupled else "sequences"
-        yield see.problem(f"the response cache serves no {what}: the model does not load", at=cache.at("enable"))
+        yield view.problem(f"the response cache serves no {what}: the model does not load", at=cache.at("enable"))
 
 
 def _model(more: str) -> str:

@@ -38,63 +38,63 @@ _FALSE_AND_TRUE = 2
 _ID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each setting."""
-    batching = batcher(see.model)
+    batching = batcher(view.model)
     if batching is None:
         return
     reported, named = set[str | None](), set[str]()
     for tensor in batching.blocks("control_input"):
-        yield from _tensor(see, tensor, named)
+        yield from _tensor(view, tensor, named)
     for control in controls(batching):
         if control.kind is not None and control.kind in reported:
-            yield _problem(see, f"{control.kind} appears twice", control.block, "kind")
+            yield _problem(view, f"{control.kind} appears twice", control.block, "kind")
         reported.add(control.kind)
-        yield from _values(see, control)
-    yield from _strategy(see, batching)
+        yield from _values(view, control)
+    yield from _strategy(view, batching)
 
 
-def _tensor(see: ConfiguredModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[LintProblem]:
+def _tensor(view: ConfiguredModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[LintProblem]:
     name = tensor.text("name")
     if name == "" and tensor.has("control"):
-        yield _problem(see, "a control tensor has no name", tensor, "name")
+        yield _problem(view, "a control tensor has no name", tensor, "name")
     if name and name in named:
-        yield _problem(see, f"two control tensors are called {name!r}", tensor, "name")
+        yield _problem(view, f"two control tensors are called {name!r}", tensor, "name")
     named.add(name or "")
 
 
-def _values(see: ConfiguredModelView, control: Control) -> Iterator[LintProblem]:
+def _values(view: ConfiguredModelView, control: Control) -> Iterator[LintProblem]:
     block, written = control.block, [name for name in _LISTS if control.block.integers(name) != ()]
     if control.kind is None or not block.complete:
         return
     if control.kind == CORRID:
         type_ = block.text("data_type")
         if written:
-            yield _problem(see, "a correlation id has no values for false and true", block, written[0])
+            yield _problem(view, "a correlation id has no values for false and true", block, written[0])
         elif type_ is not None and type_ not in _ID_TYPES:
-            yield _problem(see, f"a correlation id has one of the types {', '.join(_ID_TYPES)}", block, "data_type")
+            yield _problem(view, f"a correlation id has one of the types {', '.join(_ID_TYPES)}", block, "data_type")
     elif len(written) != 1:
-        yield _problem(see, f"{control.kind} needs one of {', '.join(_LISTS)}", block, "kind")
+        yield _problem(view, f"{control.kind} needs one of {', '.join(_LISTS)}", block, "kind")
     elif len(block.texts(written[0])) != _FALSE_AND_TRUE and not _open(block, written[0]):
-        yield _problem(see, f"{written[0]} needs two values, for false and for true", block, written[0])
+        yield _problem(view, f"{written[0]} needs two values, for false and for true", block, written[0])
 
 
 def _open(block: ConfigMessage, name: str) -> bool:
     return any(text.value is None for text in block.texts(name))
 
 
-def _strategy(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
-    oldest, direct, most = batching.block("oldest"), batching.block("direct"), see.model.max_batch_size
+def _strategy(view: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+    oldest, direct, most = batching.block("oldest"), batching.block("direct"), view.model.max_batch_size
     sizes = oldest.integers("preferred_batch_size") if oldest else None
     wrong = [size for size in sizes or () if size < 1 or (most is not None and size > most)]
     if oldest is not None and wrong:
         message = f"preferred_batch_size {wrong[0]} is not from 1 to max_batch_size, {most}"
-        yield _problem(see, message, oldest, "preferred_batch_size")
+        yield _problem(view, message, oldest, "preferred_batch_size")
     for text in direct.texts("minimum_slot_utilization") if direct else ():
         share = _number(text.value)
         if share is not None and not 0 <= share <= 1:
             message = "minimum_slot_utilization is from 0 to 1: the model does not load"
-            yield see.problem(message, at=text.place)
+            yield view.problem(message, at=text.place)
 
 
 def _number(text: str | None) -> float | None:
@@ -105,8 +105,8 @@ def _number(text: str | None) -> float | None:
     return None
 
 
-def _problem(see: ConfiguredModelView, what: str, block: ConfigMessage, field: str) -> LintProblem:
-    return see.problem(f"{what}: the model does not load", at=block.at(field))
+def _problem(view: ConfiguredModelView, what: str, block: ConfigMessage, field: str) -> LintProblem:
+    return view.problem(f"{what}: the model does not load", at=block.at(field))
 
 
 _START = "{ kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }"

@@ -34,25 +34,25 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 _GRAPHS = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow", "openvino"})
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each control that is missing."""
-    batching = batcher(see.model)
-    if batching is None or see.model.backend not in _GRAPHS or not whole(batching):
+    batching = batcher(view.model)
+    if batching is None or view.model.backend not in _GRAPHS or not whole(batching):
         return
     reported = {control.kind for control in controls(batching)}
     if None in reported:
         return
-    for kind, why in _needed(see, batching).items():
+    for kind, why in _needed(view, batching).items():
         if kind not in reported:
-            yield see.problem(f"without {kind} {see.model.name} cannot know {why}", at=batching.place)
+            yield view.problem(f"without {kind} {view.model.name} cannot know {why}", at=batching.place)
 
 
-def _needed(see: ConfiguredModelView, batching: ConfigMessage) -> dict[str, str]:
+def _needed(view: ConfiguredModelView, batching: ConfigMessage) -> dict[str, str]:
     states, oldest = batching.blocks("state"), batching.has("oldest")
     needed = {}
     if not states or not all(state.has("initial_state") for state in states):
         needed[START] = "where a sequence begins"
-    if not oldest and (see.model.max_batch_size or 0) > 1:
+    if not oldest and (view.model.max_batch_size or 0) > 1:
         needed[READY] = "which places of a batch hold a request"
     if oldest and not states:
         needed[CORRID] = "which sequence a request belongs to"

@@ -26,14 +26,14 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a time that nobody chose; an iterative sequence has no pauses of a client."""
-    batching = batcher(see.model)
+    batching = batcher(view.model)
     if batching is None or batching.flag("iterative_sequence") is not False:
         return
     if batching.integer("max_sequence_idle_microseconds") == 0:
-        yield see.problem(
-            f"a sequence of {see.model.name} that pauses for 1 s, the default, is ended and its state is lost",
+        yield view.problem(
+            f"a sequence of {view.model.name} that pauses for 1 s, the default, is ended and its state is lost",
             at=batching.place,
             help="set max_sequence_idle_microseconds to the longest pause between two requests of a client",
         )

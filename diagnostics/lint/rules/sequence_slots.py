@@ -28,16 +28,16 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of a batcher with one slot; those of an iterative sequence hold requests, not clients."""
-    batching = batcher(see.model)
-    if batching is None or slots(see.model) != 1 or batching.flag("iterative_sequence") is not False:
+    batching = batcher(view.model)
+    if batching is None or slots(view.model) != 1 or batching.flag("iterative_sequence") is not False:
         return
-    oldest, count = batching.block("oldest"), instances(see.model)
+    oldest, count = batching.block("oldest"), instances(view.model)
     field = "max_candidate_sequences" if oldest else "max_batch_size"
     all_ = "" if count in (None, 1) else f", {count} on each device"
-    yield see.problem(
-        f"an instance of {see.model.name} serves one sequence at a time{all_}: the others wait until it ends",
+    yield view.problem(
+        f"an instance of {view.model.name} serves one sequence at a time{all_}: the others wait until it ends",
         at=oldest.place if oldest else batching.place,
         help=f"set {field} to the sequences that are open at a time, per instance",
     )

@@ -38,32 +38,32 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 _FOLDER = "initial_state"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each contradiction."""
-    batching, seen = batcher(see.model), set[tuple[str, str]]()
-    outputs = {tensor.name: tensor for tensor in tensors(see.config, "output") or ()}
+    batching, seen = batcher(view.model), set[tuple[str, str]]()
+    outputs = {tensor.name: tensor for tensor in tensors(view.config, "output") or ()}
     for state in batching.blocks("state") if batching else ():
         for number, initial in enumerate(state.blocks("initial_state")):
-            what = "is the second of its state" if number else _contradiction(see, state, initial)
+            what = "is the second of its state" if number else _contradiction(view, state, initial)
             if what:
-                yield see.problem(f"the initial state {what}: the model does not load", at=initial.place)
+                yield view.problem(f"the initial state {what}: the model does not load", at=initial.place)
         for field in ("input_name", "output_name"):
             name = state.text(field)
             if name and (field, name) in seen:
                 message = f"two states have the {field} {name!r}: the second is ignored"
-                yield see.problem(message, at=state.at(field), severity=LintSeverity.WARNING)
+                yield view.problem(message, at=state.at(field), severity=LintSeverity.WARNING)
             seen.add((field, name or ""))
-        yield from _output(see, state, outputs)
+        yield from _output(view, state, outputs)
 
 
-def _contradiction(see: ConfiguredModelView, state: ConfigMessage, initial: ConfigMessage) -> str:
+def _contradiction(view: ConfiguredModelView, state: ConfigMessage, initial: ConfigMessage) -> str:
     """Return the first reason for which the server refuses it, empty for none."""
     if initial.text("name") == "":
         return "has no name"
     types = [block.text("data_type") for block in (state, initial)]
     if None not in types and types[0] != types[1]:
         return f"is of {types[1] or 'no type'}, the state of {types[0] or 'none'}"
-    return _of_shape(state, initial) or _of_data(see, initial)
+    return _of_shape(state, initial) or _of_data(view, initial)
 
 
 def _of_shape(state: ConfigMessage, initial: ConfigMessage) -> str:
@@ -76,17 +76,17 @@ def _of_shape(state: ConfigMessage, initial: ConfigMessage) -> str:
     return "" if fit else f"has the shape {list(ours)}, the state {list(theirs)}"
 
 
-def _of_data(see: ConfiguredModelView, initial: ConfigMessage) -> str:
+def _of_data(view: ConfiguredModelView, initial: ConfigMessage) -> str:
     if initial.has("zero_data") is False and initial.has("data_file") is False:
         return "has neither zero_data nor data_file"
     file = initial.text("data_file")
-    if file and not (see.model.path / _FOLDER / file).exists():
+    if file and not (view.model.path / _FOLDER / file).exists():
         return f"is to be in {_FOLDER}/{file}, which is not there"
     return ""
 
 
 def _output(
-    see: ConfiguredModelView, state: ConfigMessage, outputs: Mapping[str, DeclaredTensor]
+    view: ConfiguredModelView, state: ConfigMessage, outputs: Mapping[str, DeclaredTensor]
 ) -> Iterator[LintProblem]:
     name, type_, dims = state.text("output_name"), state.text("data_type"), state.integers("dims")
     tensor = outputs.get(name or "")
@@ -95,7 +95,7 @@ def _output(
     known = bool(type_ and tensor.data_type)
     if (known and tensor.data_type != type_) or not fits(tensor.dims, dims or None):
         message = f"the output {name!r} is written with another type or shape than the state of this name"
-        yield see.problem(message, at=state.at("output_name"), severity=LintSeverity.WARNING)
+        yield view.problem(message, at=state.at("output_name"), severity=LintSeverity.WARNING)
 
 
 def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest: str = "") -> dict[str, str]:

@@ -39,16 +39,16 @@ RULE = Rule(
 )
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of the first of the models that are apart without need."""
-    memory = see.settings.gpu_memory_bytes
-    listed = {name: gpus for name, model in see.repository.models.items() if (gpus := gpus_of(model))}
-    models = [see.repository.models[name] for name in listed]
+    memory = view.settings.gpu_memory_bytes
+    listed = {name: gpus for name, model in view.repository.models.items() if (gpus := gpus_of(model))}
+    models = [view.repository.models[name] for name in listed]
     if not memory or len(models) < 2 or not _apart(list(listed.values())):
         return
     sizes = [weight_bytes(model) for model in models]
     if all(sizes) and sum(sizes) < memory * FILLS_LITTLE.value:
-        yield see.problem(
+        yield view.problem(
             f"{_names(models)} hold {len(set().union(*listed.values()))} GPUs; together their files have"
             f" {Unit.BYTES.show(sum(sizes))}",
             at=models[0].place,

@@ -35,16 +35,16 @@ RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=
 _FOR_OVERLAP = 2
 
 
-def lint(see: RepositoryView) -> Iterator[LintProblem]:
+def lint(view: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each member with one instance, once."""
-    models = see.repository.models
+    models = view.repository.models
     members = {step.model for model in models.values() if model.config for step in steps(model.config)}
     for name in sorted(filter(None, members)):
         model = models.get(name)
         place = _single(model) if model else None
         if model is not None and place is not None:
             setting = Setting(path="instance_group.count", value=_FOR_OVERLAP)
-            yield see.problem(
+            yield view.problem(
                 f"{name} has one instance: requests pass it one after another",
                 at=place,
                 help="raise its count, and see with diag explain whether requests still wait for it",

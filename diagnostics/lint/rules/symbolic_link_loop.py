@@ -25,10 +25,10 @@ from diagnostics.lint.rule import Link, LintTopic, Rule, RuleCase, RuleScope, Tr
 RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[LintProblem]:
+def lint(view: TroubleView) -> Iterator[LintProblem]:
     """Tell of a link without an end."""
-    if see.trouble.difficulty is Difficulty.LOOP:
-        yield see.problem(see.trouble.message, at=see.trouble.place, help=see.trouble.help)
+    if view.trouble.difficulty is Difficulty.LOOP:
+        yield view.problem(view.trouble.message, at=view.trouble.place, help=view.trouble.help)
 
 
 _READ = 'name: "a"\n'

@@ -26,16 +26,16 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of the first template of a file, and how many there are."""
-    found = templates(see.config) if "${" in see.config.file.text else ()
+    found = templates(view.config) if "${" in view.config.file.text else ()
     bare = [text for text in found if not text.written.startswith(('"', "'"))]
     if not found:
         return
     first = bare[0] if bare else found[0]
     more = f" ({len(found)} in the file)" if len(found) > 1 else ""
     what = "the file does not load before it is" if bare else "the backend takes it as unset"
-    yield see.problem(
+    yield view.problem(
         f"{_shown(first)} is not filled in{more}: {what}",
         at=first.place,
         help="lint the filled file, or waive this for templates",

@@ -34,29 +34,29 @@ _IMAGES = frozenset({"FORMAT_NHWC", "FORMAT_NCHW", "1", "2"})
 _IMAGE_DIMENSIONS = 3
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each format that the server refuses."""
     for field in ("input", "output"):
-        for tensor in see.config.blocks(field):
-            yield from _of_tensor(see, tensor)
+        for tensor in view.config.blocks(field):
+            yield from _of_tensor(view, tensor)
 
 
-def _of_tensor(see: ConfiguredModelView, tensor: ConfigMessage) -> Iterator[LintProblem]:
+def _of_tensor(view: ConfiguredModelView, tensor: ConfigMessage) -> Iterator[LintProblem]:
     name, dims = tensor.text("name") or "a tensor", tensor.integers("dims")
     flat = dims is not None and bool(dims) and len(dims) != _IMAGE_DIMENSIONS
     if tensor.text("format") in _IMAGES and flat:
         message = f"{name} has {len(dims or ())} dimensions, and its format needs three: the model does not load"
-        yield see.problem(message, at=tensor.at("format"), help="the batch dimension is not part of dims")
+        yield view.problem(message, at=tensor.at("format"), help="the batch dimension is not part of dims")
     for flag in ("is_shape_tensor", "is_non_linear_format_io"):
-        if tensor.flag(flag) and see.model.backend not in (TENSORRT, None):
+        if tensor.flag(flag) and view.model.backend not in (TENSORRT, None):
             message = f"{name} sets {flag}, which only TensorRT models have: the model does not load"
-            yield see.problem(message, at=tensor.at(flag), help=f"remove {flag}")
+            yield view.problem(message, at=tensor.at(flag), help=f"remove {flag}")
         elif flag == "is_non_linear_format_io" and tensor.flag(flag) and flat:
-            yield see.problem(f"{name} needs three dimensions for {flag}: the model does not load", at=tensor.at(flag))
+            yield view.problem(f"{name} needs three dimensions for {flag}: the model does not load", at=tensor.at(flag))
     labels = tensor.text("label_filename")
-    if labels and not (see.model.path / labels).exists():
+    if labels and not (view.model.path / labels).exists():
         message = f"{name} has its labels in {labels}, which is not in the model's folder: the model does not load"
-        yield see.problem(message, at=tensor.at("label_filename"))
+        yield view.problem(message, at=tensor.at("label_filename"))
 
 
 def _model(tensor: str, backend: str = "python", field: str = "input") -> dict[str, str]:

@@ -25,17 +25,17 @@ from diagnostics.lint.rule import ConfiguredModelView, LintTopic, Rule, RuleCase
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each field that is missing."""
-    if see.model.completed:
+    if view.model.completed:
         return
     for field in ("input", "output"):
-        for number, tensor in enumerate(see.config.blocks(field), 1):
+        for number, tensor in enumerate(view.config.blocks(field), 1):
             missing = [name for name, absent in _absent(tensor).items() if absent]
             if missing:
                 who = tensor.text("name") or f"{field} {number}"
                 message = f"{who} has no {' and no '.join(missing)}: the model does not load"
-                yield see.problem(message, at=tensor.place)
+                yield view.problem(message, at=tensor.place)
 
 
 def _absent(tensor: ConfigMessage) -> dict[str, bool]:

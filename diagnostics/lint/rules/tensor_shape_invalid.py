@@ -30,28 +30,28 @@ from diagnostics.lint.tensors import ANY_SIZE
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each shape that the server refuses."""
-    for tensor in (*see.config.blocks("input"), *see.config.blocks("output")):
+    for tensor in (*view.config.blocks("input"), *view.config.blocks("output")):
         dims, reshape = tensor.integers("dims"), tensor.block("reshape")
         shape = reshape.integers("shape") if reshape else None
         if dims is None:
             continue
         if _impossible(dims):
-            yield _problem(see, tensor, f"has the shape {list(dims)}", at_dims=True)
+            yield _problem(view, tensor, f"has the shape {list(dims)}", at_dims=True)
         elif reshape is not None and shape is not None:
-            yield from _reshaped(see, tensor, dims, shape)
+            yield from _reshaped(view, tensor, dims, shape)
 
 
 def _reshaped(
-    see: ConfiguredModelView, tensor: ConfigMessage, dims: Sequence[int], shape: Sequence[int]
+    view: ConfiguredModelView, tensor: ConfigMessage, dims: Sequence[int], shape: Sequence[int]
 ) -> Iterator[LintProblem]:
     if _impossible(shape):
-        yield _problem(see, tensor, f"is reshaped to {list(shape)}")
-    elif not shape and see.model.max_batch_size == 0:
-        yield _problem(see, tensor, "is reshaped to a scalar, which a model that does not batch may not have")
+        yield _problem(view, tensor, f"is reshaped to {list(shape)}")
+    elif not shape and view.model.max_batch_size == 0:
+        yield _problem(view, tensor, "is reshaped to a scalar, which a model that does not batch may not have")
     elif dims and _elements(dims) != _elements(shape):
-        yield _problem(see, tensor, f"is reshaped from {list(dims)} to {list(shape)}, of another size")
+        yield _problem(view, tensor, f"is reshaped from {list(dims)} to {list(shape)}, of another size")
 
 
 def _elements(sizes: Sequence[int]) -> list[int]:
@@ -65,9 +65,9 @@ def _elements(sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def _problem(see: ConfiguredModelView, tensor: ConfigMessage, what: str, *, at_dims: bool = False) -> LintProblem:
+def _problem(view: ConfiguredModelView, tensor: ConfigMessage, what: str, *, at_dims: bool = False) -> LintProblem:
     place = tensor.at("dims") if at_dims else tensor.at("reshape")
-    return see.problem(f"{tensor.text('name') or 'a tensor'} {what}: the model does not load", at=place)
+    return view.problem(f"{tensor.text('name') or 'a tensor'} {what}: the model does not load", at=place)
 
 
 def _impossible(sizes: Sequence[int]) -> bool:

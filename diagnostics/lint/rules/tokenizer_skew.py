@@ -34,9 +34,9 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=Li
 _KEY = "tokenizer_dir"
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of tokenizers that differ from each other, or from the engine."""
-    members = [see.repository.models.get(step.model or "") for step in steps(see.config)]
+    members = [view.repository.models.get(step.model or "") for step in steps(view.config)]
     known = [member for member in members if member is not None and member.config is not None]
     folders = [(member, text) for member in known if (text := parameters(member).get(_KEY)) and text.value]
     for member, text in folders[1:]:
@@ -45,14 +45,14 @@ def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
             message = (
                 f"{member.name} reads {text.value}, but {first.name} {other.value}: one writes ids, one reads them"
             )
-            yield see.problem(message, at=text.place, help="let both read one folder")
+            yield view.problem(message, at=text.place, help="let both read one folder")
     engine = next((member for member in known if is_tensorrt_llm(member)), None)
     if engine is not None and folders:
-        yield from _against_engine(see, *folders[0], engine)
+        yield from _against_engine(view, *folders[0], engine)
 
 
 def _against_engine(
-    see: ConfiguredModelView, member: ModelFolder, text: Text, engine: ModelFolder
+    view: ConfiguredModelView, member: ModelFolder, text: Text, engine: ModelFolder
 ) -> Iterator[LintProblem]:
     built = engine_of(engine)
     vocabulary = built.integer("pretrained_config", "vocab_size") if built else None
@@ -62,12 +62,12 @@ def _against_engine(
     size = model.get("vocab_size")
     if isinstance(size, int) and size > vocabulary:
         message = f"the tokenizer knows {size} ids, the engine {vocabulary} ({built.path if built else ''})"
-        yield see.problem(message, at=text.place, help="build the engine from the checkpoint of this tokenizer")
+        yield view.problem(message, at=text.place, help="build the engine from the checkpoint of this tokenizer")
     ends = (*_ids(model), *_ids(member.json(f"{text.value}/generation_config.json") or {}))
     beyond = sorted({end for end in ends if end >= vocabulary})
     if beyond:
         message = f"end id {beyond[0]} is not one of the engine's {vocabulary}: it never ends an answer"
-        yield see.problem(message, at=text.place)
+        yield view.problem(message, at=text.place)
 
 
 def _ids(tree: Any) -> tuple[int, ...]:

@@ -37,15 +37,15 @@ _COSTLY = (
 )
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of each such flag."""
-    for container in containers_of(see.documents):
+    for container in containers_of(view.documents):
         command = " ".join(container.words) if container.runs_triton else ""
         for pattern, why in _COSTLY:
             match = pattern.search(command)
             if match:
                 flag = match[0].split(" ")[0] if " " in match[0] else match[0]
-                yield see.problem(f"{match[0]}: {why}", at=see.find(flag), help="leave it out where users are served")
+                yield view.problem(f"{match[0]}: {why}", at=view.find(flag), help="leave it out where users are served")
 
 
 _COMPOSE = """services:

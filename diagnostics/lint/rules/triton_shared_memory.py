@@ -27,15 +27,15 @@ from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of containers that leave it at the default."""
-    found = [one for one in containers_of(see.documents) if one.runs_triton and not _has_memory(one)]
-    if not found or not _has_python_models(see):
+    found = [one for one in containers_of(view.documents) if one.runs_triton and not _has_memory(one)]
+    if not found or not _has_python_models(view):
         return
     for container in found:
-        yield see.problem(
+        yield view.problem(
             f"{container.name or 'Triton'} has 64 MB of shared memory, which its Python models share",
-            at=see.find(container.image) if container.image else see.find(container.name),
+            at=view.find(container.image) if container.image else view.find(container.name),
             help="mount an emptyDir of medium Memory at /dev/shm" if container.kubernetes else "set shm_size: 1gb",
         )
 
@@ -51,8 +51,8 @@ def _mounts(written: object) -> bool:
     return "/dev/shm" in str(written)  # noqa: S108 -- a mount that is looked for, not a file that is written
 
 
-def _has_python_models(see: FileView) -> bool:
-    models = (model for repository in see.project.repositories for model in repository.models.values())
+def _has_python_models(view: FileView) -> bool:
+    models = (model for repository in view.project.repositories for model in repository.models.values())
     return any(model.backend == names.PYTHON_BACKEND for model in models)
 
 

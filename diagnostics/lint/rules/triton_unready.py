@@ -30,18 +30,18 @@ from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[LintProblem]:
+def lint(view: FileView) -> Iterator[LintProblem]:
     """Tell of probes that are missing."""
-    for container in containers_of(see.documents):
+    for container in containers_of(view.documents):
         if container.kubernetes and container.runs_triton:
-            yield from _probes(see, container)
+            yield from _probes(view, container)
 
 
-def _probes(see: FileView, container: Container) -> Iterator[LintProblem]:
-    place = see.find(container.image)
+def _probes(view: FileView, container: Container) -> Iterator[LintProblem]:
+    place = view.find(container.image)
     liveness = container.tree.get("livenessProbe")
     if "readinessProbe" not in container.tree and not container.probed_by_kserve:
-        yield see.problem(
+        yield view.problem(
             f"{container.name or 'Triton'} gets requests before its models are loaded: it has no readinessProbe",
             at=place,
             help="probe /v2/health/ready",
@@ -49,7 +49,7 @@ def _probes(see: FileView, container: Container) -> Iterator[LintProblem]:
     waits = isinstance(liveness, dict) and liveness.get("initialDelaySeconds")
     if liveness is not None and "startupProbe" not in container.tree and not waits:
         message = f"{container.name or 'Triton'} may be restarted while it loads: it has no startupProbe"
-        yield see.problem(message, at=place, help="give it one that lasts as long as the slowest load")
+        yield view.problem(message, at=place, help="give it one that lasts as long as the slowest load")
 
 
 _MANIFEST = """apiVersion: apps/v1

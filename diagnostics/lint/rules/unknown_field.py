@@ -29,14 +29,14 @@ from diagnostics.spelling import close_to
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each field that is not known."""
-    for found in typed_messages(see.model):
+    for found in typed_messages(view.model):
         for field in found.unknown():
             near = close_to(field.name, found.types, most=1)
-            yield see.problem(
+            yield view.problem(
                 f"{found.shown} has no field {field.name!r}, as of Triton 2.73: such a server refuses the model",
-                at=see.config.file.place(field.start),
+                at=view.config.file.place(field.start),
                 help=f"did you mean {near[0]}?" if near else "",
                 severity=LintSeverity.ERROR if near or field.name.startswith("[") or is_field(field.name) else None,
             )

@@ -30,11 +30,11 @@ from diagnostics.lint.rule import Link, LintTopic, Rule, RuleCase, RuleScope, Tr
 RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[LintProblem]:
+def lint(view: TroubleView) -> Iterator[LintProblem]:
     """Tell of what could not be read."""
-    trouble = see.trouble
+    trouble = view.trouble
     if trouble.difficulty is Difficulty.UNREADABLE:
-        yield see.problem(trouble.message, at=trouble.place, help=trouble.help, severity=_severity(trouble.place.path))
+        yield view.problem(trouble.message, at=trouble.place, help=trouble.help, severity=_severity(trouble.place.path))
 
 
 def _severity(path: str) -> LintSeverity:

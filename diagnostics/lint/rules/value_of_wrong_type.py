@@ -35,43 +35,43 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 _LONGEST_SHOWN = 40
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
-    for found in typed_messages(see.model):
+    for found in typed_messages(view.model):
         for field, held in found.known:
-            yield from _of_field(see, field, held)
+            yield from _of_field(view, field, held)
 
 
-def _of_field(see: ConfiguredModelView, field: Field, held: FieldType) -> Iterator[LintProblem]:
+def _of_field(view: ConfiguredModelView, field: Field, held: FieldType) -> Iterator[LintProblem]:
     listed = isinstance(field.value, ListValue)
     if listed and not held.repeated:
-        yield _problem(see, field, "takes one value, not a list", field.value)
+        yield _problem(view, field, "takes one value, not a list", field.value)
     elif listed and not field.colon and not is_message(held.type):
-        yield _problem(see, field, "needs a ':' before its list", field.value)
+        yield _problem(view, field, "needs a ':' before its list", field.value)
     else:
         for value in field.values():
-            yield from _of_value(see, field, held.type, value)
+            yield from _of_value(view, field, held.type, value)
 
 
-def _of_value(see: ConfiguredModelView, field: Field, type_: str, value: object) -> Iterator[LintProblem]:
+def _of_value(view: ConfiguredModelView, field: Field, type_: str, value: object) -> Iterator[LintProblem]:
     if isinstance(value, TextMessage):
         if not is_message(type_):
-            yield _problem(see, field, "takes a value, not a block", value)
+            yield _problem(view, field, "takes a value, not a block", value)
     elif isinstance(value, Scalar) and is_message(type_):
         if not value.templates:
-            yield _problem(see, field, f"takes a block, not {_shown(value)}", value)
+            yield _problem(view, field, f"takes a block, not {_shown(value)}", value)
     elif isinstance(value, Scalar):
         wrong = refusal(value, type_)
         near = nearest(value, type_) if wrong else ""
         if wrong:
-            yield _problem(see, field, f"{wrong}, not {_shown(value)}", value, f"did you mean {near}?" if near else "")
+            yield _problem(view, field, f"{wrong}, not {_shown(value)}", value, f"did you mean {near}?" if near else "")
 
 
 def _problem(
-    see: ConfiguredModelView, field: Field, what: str, at: Scalar | TextMessage | ListValue, help_: str = ""
+    view: ConfiguredModelView, field: Field, what: str, at: Scalar | TextMessage | ListValue, help_: str = ""
 ) -> LintProblem:
-    place = see.config.file.place(at.start)
-    return see.problem(f"{field.name} {what}: the model does not load", at=place, help=help_)
+    place = view.config.file.place(at.start)
+    return view.problem(f"{field.name} {what}: the model does not load", at=place, help=help_)
 
 
 def _shown(scalar: Scalar) -> str:

@@ -32,32 +32,32 @@ _ON_PROCESSORS = "FORCE_CPU_ONLY_INPUT_TENSORS"
 RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
-    most = see.config.integer("max_batch_size")
+    most = view.config.integer("max_batch_size")
     if most is not None and most < 0:
-        yield see.problem(f"max_batch_size may not be {most}", at=see.config.at("max_batch_size"))
-    for group in see.config.blocks("instance_group"):
+        yield view.problem(f"max_batch_size may not be {most}", at=view.config.at("max_batch_size"))
+    for group in view.config.blocks("instance_group"):
         if any(gpu < 0 for gpu in group.integers("gpus") or ()):
-            yield see.problem("a GPU's number may not be negative", at=group.at("gpus"))
+            yield view.problem("a GPU's number may not be negative", at=group.at("gpus"))
         count = group.integer("count", default=1)
         if count is not None and count < 1:
             message = f"a count of {count} stands for the default, one instance"
-            yield see.problem(message, at=group.at("count"), severity=LintSeverity.WARNING)
-    tensors = parameters(see.model).get(_ON_PROCESSORS) if see.model.backend == names.PYTHON_BACKEND else None
+            yield view.problem(message, at=group.at("count"), severity=LintSeverity.WARNING)
+    tensors = parameters(view.model).get(_ON_PROCESSORS) if view.model.backend == names.PYTHON_BACKEND else None
     if tensors is not None and tensors.value not in ("yes", "no", None):
-        yield see.problem(f"{_ON_PROCESSORS} is yes or no: the model does not load", at=tensors.place)
-    batching = see.config.block("dynamic_batching")
+        yield view.problem(f"{_ON_PROCESSORS} is yes or no: the model does not load", at=tensors.place)
+    batching = view.config.block("dynamic_batching")
     if batching is not None:
-        yield from _levels(see, batching)
+        yield from _levels(view, batching)
 
 
-def _levels(see: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
+def _levels(view: ConfiguredModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels = batching.integer("priority_levels")
     for entry in batching.blocks("priority_queue_policy") if levels else ():
         level = entry.integer("key")
         if levels and level is not None and not 1 <= level <= levels:
-            yield see.problem(f"there is no priority {level}, but 1 to {levels}", at=entry.place)
+            yield view.problem(f"there is no priority {level}, but 1 to {levels}", at=entry.place)
 
 
 def _model(more: str) -> dict[str, str]:

@@ -23,14 +23,16 @@ from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, WaiverVi
 RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: WaiverView) -> Iterator[LintProblem]:
+def lint(view: WaiverView) -> Iterator[LintProblem]:
     """Tell of a waiver that is of no use."""
-    if see.used:
+    if view.used:
         return
-    rule = see.waiver.rule
-    message = f"{rule} reports nothing here, so the waiver has no effect" if see.known else f"there is no rule {rule!r}"
-    hint = "remove the waiver, or move it to the reported line" if see.known else "`diag lint --rules` lists them"
-    yield see.problem(message, at=see.waiver.place, help=hint)
+    rule = view.waiver.rule
+    message = (
+        f"{rule} reports nothing here, so the waiver has no effect" if view.known else f"there is no rule {rule!r}"
+    )
+    hint = "remove the waiver, or move it to the reported line" if view.known else "`diag lint --rules` lists them"
+    yield view.problem(message, at=view.waiver.place, help=hint)
 
 
 CASES = (

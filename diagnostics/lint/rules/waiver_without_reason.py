@@ -23,11 +23,11 @@ from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, WaiverVi
 RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: WaiverView) -> Iterator[LintProblem]:
+def lint(view: WaiverView) -> Iterator[LintProblem]:
     """Tell of a waiver without a reason."""
-    if not see.waiver.reason:
-        message = f"the waiver of {see.waiver.rule} gives no reason, so it waives nothing"
-        yield see.problem(message, at=see.waiver.place, help="write the reason behind the bracket")
+    if not view.waiver.reason:
+        message = f"the waiver of {view.waiver.rule} gives no reason, so it waives nothing"
+        yield view.problem(message, at=view.waiver.place, help="write the reason behind the bracket")
 
 
 CASES = (

@@ -30,34 +30,34 @@ from diagnostics.lint.tensors import ANY_SIZE, tensors
 RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.WARM)
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of batch sizes and shapes that no sample has."""
-    samples = see.config.blocks("model_warmup")
+    samples = view.config.blocks("model_warmup")
     sizes = [sample.integer("batch_size") for sample in samples]
-    if not samples or None in sizes or not any(sizes) or is_engine(see.model):
+    if not samples or None in sizes or not any(sizes) or is_engine(view.model):
         return
-    yield from _batches(see, {size for size in sizes if size})
-    variable = {one.name for one in tensors(see.config, "input") or () if ANY_SIZE in (one.dims or ())}
+    yield from _batches(view, {size for size in sizes if size})
+    variable = {one.name for one in tensors(view.config, "input") or () if ANY_SIZE in (one.dims or ())}
     shapes = {_shapes(sample, variable) for sample in samples}
     if variable and len(shapes) == 1 and None not in shapes:
-        yield see.problem(
+        yield view.problem(
             f"every warm-up has the same size of {', '.join(sorted(variable))}, which is variable",
-            at=see.config.at("model_warmup"),
+            at=view.config.at("model_warmup"),
             help="add the shortest and the longest that are served",
             severity=LintSeverity.INFO,
         )
 
 
-def _batches(see: ConfiguredModelView, warm: set[int]) -> Iterator[LintProblem]:
-    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+def _batches(view: ConfiguredModelView, warm: set[int]) -> Iterator[LintProblem]:
+    batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     if batching is None or not most:
         return
     served = {most, *(batching.integers("preferred_batch_size") or ())}
     cold = sorted(size for size in served - warm if 0 < size <= most)
     if cold:
-        yield see.problem(
+        yield view.problem(
             f"no warm-up has batch size {', '.join(map(str, cold))}, which the batcher forms",
-            at=see.config.at("model_warmup"),
+            at=view.config.at("model_warmup"),
             help="add a sample for each",
         )
 

@@ -33,40 +33,40 @@ _FOLDER = "warmup"
 _SOURCES = ("zero_data", "random_data", "input_data_file")
 
 
-def lint(see: ConfiguredModelView) -> Iterator[LintProblem]:
+def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each sample that is skipped or refused."""
-    for sample in see.config.blocks("model_warmup"):
-        size, most = sample.integer("batch_size"), see.model.max_batch_size
+    for sample in view.config.blocks("model_warmup"):
+        size, most = sample.integer("batch_size"), view.model.max_batch_size
         if size == 0:
             message = "the server skips a warm-up sample without a batch_size: it never runs"
-            yield see.problem(message, at=sample.place, help="set batch_size: 1", severity=LintSeverity.WARNING)
+            yield view.problem(message, at=sample.place, help="set batch_size: 1", severity=LintSeverity.WARNING)
             continue
         if size and most is not None and size > max(most, 1):
             message = f"a warm-up of {size} is larger than max_batch_size, {most}: the model does not load"
-            yield see.problem(message, at=sample.at("batch_size"))
-        yield from _inputs(see, sample)
+            yield view.problem(message, at=sample.at("batch_size"))
+        yield from _inputs(view, sample)
 
 
-def _inputs(see: ConfiguredModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
+def _inputs(view: ConfiguredModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
     entries = sample.blocks("inputs")
-    declared = tensors(see.config, "input") or ()
+    declared = tensors(view.config, "input") or ()
     known = {tensor.name: tensor for tensor in declared}
     for entry in entries:
         key, value = entry.text("key"), entry.block("value")
-        wrong = _refused(see, value, known.get(key or "")) if value is not None and value.complete else ""
+        wrong = _refused(view, value, known.get(key or "")) if value is not None and value.complete else ""
         if wrong:
-            yield see.problem(f"a warm-up's {key!r} {wrong}: the model does not load", at=entry.at("value"))
+            yield view.problem(f"a warm-up's {key!r} {wrong}: the model does not load", at=entry.at("value"))
     given = {entry.text("key") for entry in entries}
     needed = {tensor.name for tensor in declared if tensor.optional is False}
     missing = needed - given if sample.complete and None not in given else ()
     if missing:
-        yield see.problem(
+        yield view.problem(
             f"the warm-up lacks {', '.join(sorted(missing))}: the model does not load",
             at=sample.place,
         )
 
 
-def _refused(see: ConfiguredModelView, value: ConfigMessage, tensor: DeclaredTensor | None) -> str:
+def _refused(view: ConfiguredModelView, value: ConfigMessage, tensor: DeclaredTensor | None) -> str:
     """Return what is wrong with an input of a sample; empty for nothing. What the model does not have is ignored."""
     dims, data_type, file = value.integers("dims"), value.text("data_type"), value.text("input_data_file")
     if dims is not None and ANY_SIZE in dims:
@@ -77,7 +77,7 @@ def _refused(see: ConfiguredModelView, value: ConfigMessage, tensor: DeclaredTen
         return f"is of {data_type or 'no type'}, and the model takes {tensor.data_type}"
     if dims is not None and tensor.dims is not None and not fits(tensor.dims, dims, one_batches=False):
         return f"has the shape {list(dims)}, and the model takes {list(tensor.dims)}"
-    if file is not None and value.has("input_data_file") and not (see.model.path / _FOLDER / file).is_file():
+    if file is not None and value.has("input_data_file") and not (view.model.path / _FOLDER / file).is_file():
         return f"is in {_FOLDER}/{file}, which is not there" if file else "has an input_data_file without a name"
     return "" if any(value.has(source) for source in _SOURCES) else "has no data"
 
