@@ -78,7 +78,7 @@ def test_a_worker_that_went_silent_is_shown_with_what_it_reported_last(tmp_path:
         second.board.exchange()
 
         fleet = second.board.state()
-        page = text_of(second, "/fleet")
+        page, home = text_of(second, "/fleet"), text_of(second, "/")
 
     known = {one.name: one for one in fleet.deployments}
     assert [one.silent for one in fleet.workers] == [True, False]
@@ -87,6 +87,7 @@ def test_a_worker_that_went_silent_is_shown_with_what_it_reported_last(tmp_path:
     assert known[slow].headline.endswith("before: degraded")
     assert known[well].word == "healthy"
     assert f"nobody watches its {len(of(0))} deployments" in page
+    assert f"nobody watches its {len(of(0))} deployments" in home
 
 
 def test_a_worker_that_never_started_is_missed(tmp_path: Path) -> None:

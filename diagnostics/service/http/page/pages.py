@@ -86,13 +86,15 @@ def home_values(context: WebContext, fleet: FleetBoard) -> Values:
     others = [one for one in found[1:] if not one.well and one.word != UNREACHABLE]
     shown = next((one for one in found if one.explanation and one.word != UNREACHABLE), first)
     explanation = shown.explanation if shown else None
+    workers = context.service.settings.fleet.workers
     return {
+        "silent": [one for one in fleet.state().workers if one.silent] if workers > 1 else (),
         "standings": found,
         "felt": felt(context, first) if first else "",
         "watched": bool(context.service.deployments),
         "rows": tuple(fleet.rows(found)),
         "servers": len(state.targets),
-        "workers": context.service.settings.fleet.workers,
+        "workers": workers,
         "worker": context.service.settings.fleet.worker,
         "tally": tuple(_tally(found)),
         "down": _down(found, first),
