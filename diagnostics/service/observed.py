@@ -18,6 +18,8 @@ ROLLOUT = "rollout"
 # Of one server and window: each is compared with all others.
 MOST_CHANGES = 500
 _NAMED = 3
+# Characters of a text, as of one that is posted.
+_LONGEST = 400
 _IMAGE, _REVISION = "image", "revision"
 # Seconds within which a restart has loaded all models, and a new version has taken the place of the one before.
 _TOGETHER = 300.0
@@ -46,11 +48,16 @@ def _marks(
     left = [one for one in changes if not _is_part(one, changes, ensembles)]
     for kind in Happened:
         for group in _together([one for one in left if one.kind is kind]):
-            first = group[0]
-            names = list(dict.fromkeys(one.model for one in group))
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            shown = f"{', '.join(names[:_NAMED])}{more} {kind.value}" if len(names) > 1 else str(first)
-            yield kind.value, f"{shown} on {server}", first.at
+            yield kind.value, f"{_shown(kind, group)} on {server}", group[0].at
+
+
+def _shown(kind: Happened, group: Sequence[ServerChange]) -> str:
+    """Return several changes of one kind in a line: which models, and of settings each change."""
+    named = list(dict.fromkeys(str(one) if kind is Happened.CONFIGURED else one.model for one in group))
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    if kind is Happened.CONFIGURED:
+        return f"{'; '.join(named[:_NAMED])}{more}"[:_LONGEST]
+    return f"{', '.join(named[:_NAMED])}{more} {kind.value}" if len(named) > 1 else str(group[0])
 
 
 def _is_part(one: ServerChange, changes: Sequence[ServerChange], ensembles: Collection[str]) -> bool:

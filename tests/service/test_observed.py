@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from diagnostics.service.observed import ObservedChanges, Rollouts, _marks
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.tree import KubernetesDiscoverySettings
 from diagnostics.store.journal import JournalAction, JournalEntry
+from diagnostics.tuning.changes import SettingChange
 from diagnostics.window.lifecycle import Happened, ServerChange
 from exporters.sources.target_list import FoundTarget
 from tests.service.serving import recorded
@@ -51,6 +53,21 @@ def test_models_that_are_loaded_within_a_minute_are_one_mark() -> None:
         ("loaded", "m0, m1, m2 and 2 more loaded on triton-0", AT),
         ("loaded", "late loaded on triton-0", AT + 90),
     ]
+
+
+def test_settings_that_change_together_are_one_mark_with_each_change() -> None:
+    changes = [
+        replace(
+            change(Happened.CONFIGURED, name),
+            settings=(SettingChange(model=name, path="instance_group.count", before="1", after="2"),),
+        )
+        for name in ("fast", "slow")
+    ]
+
+    ((kind, text, _),) = marks(*changes)
+
+    assert kind == "reconfigured"
+    assert text == "settings of fast changed: count 1 → 2; settings of slow changed: count 1 → 2 on triton-0"
 
 
 def test_a_restart_is_marked_without_the_loads_that_it_brings() -> None:
