@@ -7,6 +7,7 @@ import re
 import tomllib
 
 import pytest
+import yaml
 from pages import blocks, commands, spans, written
 from source import ROOT
 
@@ -24,6 +25,12 @@ def _settings() -> set[str]:
     return {f"{name}.{key}" for name, kind in tables.items() for key in getattr(kind, "model_fields", ())}
 
 
+def _chart_values() -> set[str]:
+    """Return the dotted names of the chart's values, which pages name too."""
+    values = yaml.safe_load((ROOT / "deploy/helm/triton-diagnostics/values.yaml").read_text("utf-8"))
+    return {f"{name}.{key}" for name, table in values.items() if isinstance(table, dict) for key in table}
+
+
 def _dotted(text: str) -> set[str]:
     """Return what a page calls by the dotted name of a setting, or by its variable."""
     tables = "|".join({name.partition(".")[0] for name in _settings()})
@@ -33,8 +40,8 @@ def _dotted(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", written())
 def test_settings_that_a_page_names_exist(name: str) -> None:
-    examples = {"section.key", "diag.toml"}
-    assert _dotted(written()[name]) - examples <= _settings()
+    examples = {"section.key", "diag.toml", "web.yml"}
+    assert _dotted(written()[name]) - examples <= _settings() | _chart_values()
 
 
 def test_settings_are_found_in_pages() -> None:
