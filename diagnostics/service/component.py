@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Component(Protocol):
-    """Something beside the service that is started before it, and stopped after it: the history, a door, a sender."""
+    """Something beside the service started before it, and stopped after it: the history, a listener, a sender."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Where the door is: an address, and a socket bound to it."""
+"""Where the listener is: an address, and a socket bound to it."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def grpc_address(settings: Settings, credentials: Credentials) -> Listen:
     return listen
 
 
-class GrpcDoor:
+class OtlpGrpcServer:
     """A part of the daemon. Binds its address when made. Asks for the credentials that the HTTP server asks for.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Takes export requests, whichever door they came by: reads their spans once and gives them to deployments."""
+"""Takes export requests, whichever listener they came by: reads their spans once and gives them to deployments."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Allowance:
     """Spans that may come: so many a second, a second's worth at once. The last request of a second may overdraw it.
 
     When it is used up, a sender that has used less than its equal share may still come: none can throttle another.
-    From any thread; it is asked in the door's event loop, which must not wait for a request that is being read.
+    From any thread; it is asked in the listener's event loop, which must not wait for a request that is being read.
     """
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -134,7 +134,7 @@ class OtlpIntake:
     """Used from any thread; requests are read one at a time, as reading holds the interpreter anyway.
 
     Attributes:
-        whole: bounds the requests that wait to be read, whichever door they came by.
+        whole: bounds the requests that wait to be read, whichever listener they came by.
 
     """
 

@@ -1,4 +1,4 @@
-"""Who is connected to a door, and who gives way when they are too many: strangers first, of them the longest idle.
+"""Who is connected to a listener, and who gives way when they are too many: strangers first, of them the longest idle.
 
 Were the newest turned away, whoever holds connections open and sends nothing would keep out everyone else.
 """

@@ -151,16 +151,16 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     )
     pictures = IncidentPictures(context)
     web = WebServer(context)
-    grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
-    return service, [*telemetry, history, objectives, telling, fleet, web, *grpc_door]
+    grpc_server = _grpc_server(settings, intake, web.authentication, metrics)
+    return service, [*telemetry, history, objectives, telling, fleet, web, *grpc_server]
 
 
-def _grpc_door(
+def _grpc_server(
     settings: Settings, intake: OtlpIntake, authentication: Authentication, metrics: OwnMetrics
 ) -> list[Component]:
     if not settings.otlp.grpc_listen_address:
         return []
-    return [_grpc().GrpcDoor(settings, intake, authentication, metrics)]
+    return [_grpc().OtlpGrpcServer(settings, intake, authentication, metrics)]
 
 
 def _grpc() -> ModuleType:

@@ -40,7 +40,7 @@ class ServiceMemory(EvaluationConsumer, ScrapeConsumer, Protocol):
 
 
 class Service:
-    """Everything but the doors to the outside (HTTP, OTLP), which read `board` and call `deployments`.
+    """Everything but the listeners to the outside (HTTP, OTLP), which read `board` and call `deployments`.
 
     Attributes:
         settings: as of the last start or reload.

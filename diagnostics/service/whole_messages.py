@@ -1,4 +1,4 @@
-"""Messages that have come whole and wait to be read, of all doors together: bounded by number and bytes."""
+"""Messages that have come whole and wait to be read, of all listeners together: bounded by number and bytes."""
 
 from __future__ import annotations
 

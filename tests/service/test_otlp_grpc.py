@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, host_of
+from diagnostics.service.otlp_grpc import SERVICE, OtlpGrpcServer, host_of
 from diagnostics.settings.load import load
 from diagnostics.settings.tree import Settings
 from exporters.sources.access import read_secret
@@ -32,13 +32,13 @@ def chosen(address: str = "127.0.0.1:0", **more: str) -> Settings:
     return load(None, {}, flags | {name.replace("__", "."): text for name, text in more.items()}).settings
 
 
-def made(settings: Settings, watched: Watched) -> GrpcDoor:
+def made(settings: Settings, watched: Watched) -> OtlpGrpcServer:
     authentication = Authentication(Credentials(settings.web, read_secret))
-    return GrpcDoor(settings, watched.intake, authentication, watched.metrics)
+    return OtlpGrpcServer(settings, watched.intake, authentication, watched.metrics)
 
 
 @contextmanager
-def opened(watched: Watched, **more: str) -> Iterator[GrpcDoor]:
+def opened(watched: Watched, **more: str) -> Iterator[OtlpGrpcServer]:
     door = made(chosen(**more), watched)
     door.start()
     try:
@@ -47,7 +47,7 @@ def opened(watched: Watched, **more: str) -> Iterator[GrpcDoor]:
         door.stop()
 
 
-def send(door: GrpcDoor, sent: bytes, compression: grpc.Compression = grpc.Compression.NoCompression) -> bytes:
+def send(door: OtlpGrpcServer, sent: bytes, compression: grpc.Compression = grpc.Compression.NoCompression) -> bytes:
     """Send bytes as a request, whatever they are, and return the answer's."""
     with grpc.insecure_channel(f"127.0.0.1:{door.port}") as channel:
         return channel.unary_unary(f"/{SERVICE}/Export")(sent, timeout=10, compression=compression)

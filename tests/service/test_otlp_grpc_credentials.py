@@ -22,7 +22,7 @@ from diagnostics.service.http import otlp
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Authentication
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.otlp import MOST
-from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, grpc_address
+from diagnostics.service.otlp_grpc import SERVICE, OtlpGrpcServer, grpc_address
 from diagnostics.settings.load import load
 from exporters.sources.access import read_secret
 from tests.service.http.door import HASHED, USER, basic, certificate
@@ -34,7 +34,7 @@ TLS = "tls_server_config:\n  cert_file: localhost.pem\n  key_file: localhost.key
 USERS = f"basic_auth_users:\n  {USER}: {HASHED}\n"
 
 
-class Closed(GrpcDoor):
+class Closed(OtlpGrpcServer):
     """A door with what a test looks at."""
 
     watched: Watched

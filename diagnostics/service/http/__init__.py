@@ -1,1 +1,1 @@
-"""The door of the service: its page, its API, its metrics and what it receives, over HTTP."""
+"""The service over HTTP: its page, its API, its metrics and what it receives."""

@@ -1,4 +1,4 @@
-"""The service's answers as tools for agents: the Model Context Protocol over HTTP, behind the same door as the API.
+"""The service's answers as tools for agents: the Model Context Protocol over HTTP, behind the same listener as the API.
 
 A tool asks the API's own routes within the process: an agent learns what a reader of the API does, within its bounds.
 """
@@ -108,7 +108,7 @@ def agent_endpoint(routers: Iterable[APIRouter], metrics: OwnMetrics) -> AgentEn
         streamable_http_path=PATH,
         json_response=True,
         stateless_http=True,
-        # The guard knows the names of the door, those of a proxy too.
+        # The guard knows the names of the listener, those of a proxy too.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return AgentEndpoint(app.routes, server.session_manager.run)

@@ -128,7 +128,7 @@ def _cost(hashed: bytes) -> int:
 
 
 class Authentication:
-    """Asked by all doors, in whichever event loop: wrong credentials count together, whichever door they came to.
+    """Asked by all listeners, in whichever event loop: wrong credentials count together, wherever they came.
 
     Attributes:
         credentials: what is right.

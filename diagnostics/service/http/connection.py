@@ -132,18 +132,18 @@ class FairSelector(selectors.DefaultSelector):
         super().__init__()
         self._looks = 0
         self._served: dict[int, int] = {}
-        self._doors: dict[int, ConnectionLimiter] = {}
+        self._limiters: dict[int, ConnectionLimiter] = {}
         self._listening: dict[int, tuple[selectors.SelectorKey, ConnectionLimiter]] = {}
 
-    def listen(self, door: ConnectionLimiter) -> None:
+    def listen(self, listener: ConnectionLimiter) -> None:
         """Know a socket, which asyncio registers by its number, as one whose connections wait to be served."""
-        self._doors[door.fileno()] = door
+        self._limiters[listener.fileno()] = listener
 
     def select(self, timeout: float | None = None) -> _Ready:
         """Return those that are ready and were served longest ago; half of the places are for what is new."""
-        doors = {file for _, one in self._listening.values() for file in (one.fileno(), one.waiting.poll.fileno())}
+        listeners = {file for _, one in self._listening.values() for file in (one.fileno(), one.waiting.poll.fileno())}
         ready = super().select(self._patience(timeout))
-        others = [one for one in ready if one[0].fd not in doors]
+        others = [one for one in ready if one[0].fd not in listeners]
         new = [one for one in others if one[0].fd not in self._served]
         known = [one for one in others if one[0].fd in self._served]
         room = max(AT_ONCE // 2, AT_ONCE - len(known))
@@ -166,9 +166,9 @@ class FairSelector(selectors.DefaultSelector):
     def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:
         """Add a file; of a listening socket also what wakes it when the headers of a waiting connection arrive."""
         key = super().register(fileobj, events, data)
-        if (door := self._doors.get(key.fd)) is not None and key.fd == door.fileno():
-            self._listening[key.fd] = key, door
-            super().register(door.waiting.poll, selectors.EVENT_READ, data)
+        if (listener := self._limiters.get(key.fd)) is not None and key.fd == listener.fileno():
+            self._listening[key.fd] = key, listener
+            super().register(listener.waiting.poll, selectors.EVENT_READ, data)
         return key
 
     def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:

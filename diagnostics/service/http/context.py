@@ -1,4 +1,4 @@
-"""What every route of the door may use."""
+"""What every route may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names the door answers to. A page of a stranger, whose name was made to lead here, must not read ours."""
+"""Which names the listener answers to. A page of a stranger, whose name was made to lead here, must not read ours."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Hosts:
         self._addresses = listen.everywhere
 
     def knows(self, header: str) -> bool:
-        """Return whether a `Host` header names the door."""
+        """Return whether a `Host` header names the listener."""
         host = _host(header)
         if host is None:
             return False
         return host.rstrip(".") in self._names or (self._addresses and ip_of(host) is not None)
 
     def same_origin(self, origin: str, host: str, scheme: str) -> bool:
-        """Return whether an `Origin` header names the page that the door itself shows."""
+        """Return whether an `Origin` header names the page that the listener itself shows."""
         return _origin(origin) is not None and _origin(origin) in (_origin(f"{scheme}://{host}"), self._origin)
 
 

@@ -31,7 +31,7 @@ _STARTED_WITHIN = 10.0
 
 
 def validate_listener(web: WebSettings) -> None:
-    """Check the settings of the door without opening it.
+    """Check the settings of the listener without opening it.
 
     Raises:
         UsageError: they, or a file that they name, cannot be used, or strangers would be let in.
@@ -49,7 +49,7 @@ class WebServer:
 
     Attributes:
         port: where it listens, also when the settings leave the choice to the system.
-        authentication: who may come in; other doors ask it too.
+        authentication: who may come in; other listeners ask it too.
 
     """
 
