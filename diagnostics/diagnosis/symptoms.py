@@ -31,7 +31,13 @@ from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.gpu import HELD_BACK_BY_HARDWARE
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
-from diagnostics.signals.outages import AWAY_WITH_ANOTHER, CLIENT_FAILURES, REFUSED_REQUESTS, UNAVAILABLE_SECONDS
+from diagnostics.signals.outages import (
+    AWAY_WITH_ANOTHER,
+    CLIENT_FAILURES,
+    CLIENT_PATIENCE,
+    REFUSED_REQUESTS,
+    UNAVAILABLE_SECONDS,
+)
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.pace import SLOWED
 from diagnostics.signals.signal import Scope, Subject
@@ -92,7 +98,7 @@ def symptoms(
         *_slowed(evidence, anatomy, found),
         *(() if known else (*_beside_others(evidence, anatomy), *_tails(evidence, anatomy))),
         *_prompts(evidence, anatomy, found),
-        *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
+        *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence, anatomy))),
         *_clients(evidence, anatomy, found),
         *_threads(evidence, anatomy),
         *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence, anatomy)),
@@ -367,19 +373,26 @@ def _failures(evidence: Evidence) -> Iterator[Symptom]:
             )
 
 
-def _client_failures(evidence: Evidence) -> Iterator[Symptom]:
+def _client_failures(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
     """Errors that only clients see: Triton counts none of the requests that it does not accept."""
     names = {(on.server, on.model or on.ensemble) for s in (Scope.ENTRY, Scope.LISTED) for on in evidence.subjects(s)}
+    mean = {(one.server, entry_name(one.ensemble, one.stages[0].model)): one.mean_seconds for one in anatomy}
     for server, name in sorted((server, name) for server, name in names if name):
-        failed = evidence.read(CLIENT_FAILURES, Subject(server=server, model=name))
+        on = Subject(server=server, model=name)
+        failed, patience = evidence.read(CLIENT_FAILURES, on), evidence.read(CLIENT_PATIENCE, on).value
         share = (failed.value or 0.0) / (failed.events or 1.0)
-        if (failed.value or 0.0) >= ENOUGH_FAILURES.value and share >= FAILED_PART.value:
-            yield Symptom(
-                text=f"{Unit.RATIO.show(share)} of the requests that clients sent to {name} failed, and no counter "
-                "shows it",
-                next_measurement="read the error text that clients got, and the log of what is between them and "
-                f"{server}",
+        if (failed.value or 0.0) < ENOUGH_FAILURES.value or share < FAILED_PART.value:
+            continue
+        text = f"{Unit.RATIO.show(share)} of the requests that clients sent to {name} failed, and no counter shows it"
+        following = "read the error text that clients got, and the log of what is between them and " + server
+        if patience is not None and patience <= mean.get((server, name), 0.0):
+            show = Unit.SECONDS.show
+            text += f": they give up after {show(patience)}, and a request takes {show(mean[server, name])} on average"
+            following = (
+                "raise the clients' timeout above what requests take, and look whether they retry: what they gave up "
+                "is executed nevertheless"
             )
+        yield Symptom(text=text, next_measurement=following)
 
 
 def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:

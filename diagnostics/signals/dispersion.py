@@ -106,7 +106,8 @@ EXECUTION_DISPERSION = Signal(
     "constant one, 1 for an exponential one. The two largest differences are left out.",
     readers=(_dispersion,),
     fix="find out whether all instances stand still at times: trace all requests (rate=1), and look at garbage "
-    "collection, CPU limits, pauses of the container or the machine, I/O, and jobs that run now and then. More "
+    "collection, CPU limits, pauses of the container or the machine, I/O, and jobs that run now and then. Compare the "
+    "inputs of long executions, too: some may be far larger, or of a shape that is compiled at its first use. More "
     "instances help only where one executes on while another is long",
 )
 UNDISTURBED_EXECUTION_SHARE = Signal(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from math import log, sqrt
+from statistics import median
 
 from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
@@ -42,6 +43,8 @@ _BY_CHANCE = 1e-3
 _SLACK = 1e-6
 # A stretch of which so little may lie in an outage is as good as outside.
 _EDGE = 0.1
+# Timers fire late by milliseconds; what fails for another reason fails after any time.
+_SAME_TIMEOUT, _MOST_ALIKE = 0.1, 0.9
 _NEAR, _BUSY, _SILENT = "near", "busy", "silent"
 # Two standard deviations of a count; three where the place is chosen among all of a window's.
 _DEVIATIONS = 2.0
@@ -488,6 +491,22 @@ def _client_failures(view: ModelView) -> Reading:
     return Reading.of(float(failed), Unit.COUNT, CLIENT, events=len(sent))
 
 
+def _patience(view: ModelView) -> Reading:
+    """Return after how long clients gave up: most requests without an answer failed after one and the same time."""
+    waited = sorted(
+        r.seconds
+        for r in view.window.clients
+        if r.model == view.model and view.start <= r.at <= view.end and not r.ok and not r.code
+    )
+    if len(waited) < FEWEST_EVENTS:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS if waited else Missing.IDLE, Unit.SECONDS, CLIENT)
+    middle = median(waited)
+    alike = sum(1 for seconds in waited if abs(seconds - middle) <= _SAME_TIMEOUT * middle)
+    if alike < _MOST_ALIKE * len(waited):
+        return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, CLIENT)
+    return Reading.of(middle, Unit.SECONDS, CLIENT, events=len(waited))
+
+
 def _not_taken(view: ModelView) -> Reading:
     """Return how many requests a server that was there all the while answered with an error of the client's making.
 
@@ -571,6 +590,12 @@ STILL_UNAVAILABLE = _signal(
 )
 CLIENT_FAILURES = _signal(
     "client_failures", Unit.COUNT, "Requests to the model that clients recorded as failed.", _client_failures
+)
+CLIENT_PATIENCE = _signal(
+    "client_patience",
+    Unit.SECONDS,
+    "Time after which clients gave up: that of nine in ten of the requests that got no answer, within a tenth of it.",
+    _patience,
 )
 NOT_TAKEN = _signal(
     "requests_not_taken",
