@@ -138,12 +138,13 @@ def _refusals_are_distinguished(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where a queue may refuse requests and the reasons of failures cannot be read.
 
     Raises:
-        Undecided: the statistics alone count failures, whatever their reason.
+        Undecided: the statistics alone count failures, whatever their reason; a page that lacks a family may call the
+            model idle.
 
     """
     rejected, config = ledger.evidence.read(REJECTED_REQUESTS, subject), ledger.evidence.config(subject)
     batching = config.dynamic_batching if config else None
-    if rejected.value is None and rejected.missing is not Missing.IDLE and batching and batching.may_refuse:
+    if rejected.value is None and batching and batching.may_refuse:
         raise Undecided(REJECTED_REQUESTS.name, rejected.missing or Missing.NOT_EXPORTED)
 
 

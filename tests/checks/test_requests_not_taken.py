@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind, Scrape
-from tests.builders import START, explained, model_config
+from tests.builders import START, Stage, SyntheticTriton, explained, model_config
 from tests.builders_traffic import Did, Key, indexed, story_scrapes
 
 READS, SECONDS = 15, 2.0
@@ -96,3 +97,20 @@ def test_turns_of_a_sequence_are_refused_because_of_their_sequence() -> None:
 
     assert not [one for one in failures(explanation) if one.startswith("request-failures")]
     assert explanation.verdict is not Verdict.HEALTHY
+
+
+@pytest.mark.parametrize("lost", [b"nv_inference_request_success", b"nv_inference_request_failure", b""])
+def test_failures_in_front_of_a_limited_queue_are_no_errors_where_their_reasons_are_not_read(lost: bytes) -> None:
+    """A page without its successes calls a model idle, whose statistics count failures."""
+    policy = {"default_queue_policy": {"max_queue_size": 4}}
+    stage = Stage("m", rate=20, execution=0.04, failing={"REJECTED": 8.0}, config=model_config("m", batching=policy))
+
+    def without(body: bytes) -> bytes:
+        return b"".join(line for line in body.splitlines(keepends=True) if not lost or not line.startswith(lost))
+
+    scrapes = [
+        replace(one, body=without(one.body or b"")) if one.kind is BodyKind.METRICS else one
+        for one in SyntheticTriton(models=(stage,)).scrapes()
+    ]
+
+    assert "request-failures" not in [one.check for one in explained(window_of(scrapes)).actionable]
