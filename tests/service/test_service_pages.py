@@ -414,7 +414,7 @@ def test_a_budget_of_a_period_that_was_not_measured_whole_is_called_extrapolated
     quick = Slo(name="chat-quick", objective=0.9, sli=Triton(promise=Promise.LATENCY, seconds=0.2, model="chat"))
     with Serving((NAME,), slos=(quick,)) as made:
         made.keeper._reached[NAME]["triton-0"] = time.time() - 40.0
-        made.stated(NAME, recorded("cpu-handed-single-instance"))
+        made.stated(NAME, recorded_now("cpu-handed-single-instance"))
         page = text_of(made, "/slos")
     assert ", extrapolated</dt>" in page
     assert re.search(r"<dt>burn rate over 5 min, of which [\d.]+ s were measured</dt>", page)
