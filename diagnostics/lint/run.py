@@ -27,6 +27,7 @@ from diagnostics.lint.rule import (
 )
 from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
+from diagnostics.wire.redact import scrub_shapes
 
 Rules = Mapping[str, RegisteredRule]
 Progress = Callable[[str], None]
@@ -179,11 +180,11 @@ class _Run:
         if not self.models and not self.files and not self.problems:
             where = ", ".join(map(str, paths))
             raise CollectError("holds no model and no deployment file", where=where, hint="name a model repository")
-        left, waived, used = applied(self.problems, self.waivers)
+        left, waived, used = applied(map(_without_secrets, self.problems), self.waivers)
         self.problems = []
         for waiver in self.waivers:
             self._waiver(waiver, waiver in used)
-        problems, disabled = _decided([*left, *self.problems], self.settings)
+        problems, disabled = _decided([*left, *map(_without_secrets, self.problems)], self.settings)
         return LintReport(
             problems=tuple(sorted(problems, key=_order)),
             waived=tuple(sorted([*waived, *disabled], key=lambda one: _order(one.problem))),
@@ -207,6 +208,11 @@ def _decided(problems: Sequence[LintProblem], settings: LintSettings) -> tuple[l
         else:
             left.append(replace(problem, severity=decided.severity) if decided.severity else problem)
     return left, disabled
+
+
+def _without_secrets(problem: LintProblem) -> LintProblem:
+    """Return the problem without secrets that a file holds: reports go to agents and to pages of others."""
+    return replace(problem, message=scrub_shapes(problem.message), help=scrub_shapes(problem.help))
 
 
 def _of_requested(problems: Iterable[LintProblem], repository: Repository) -> Iterator[LintProblem]:
