@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 import urllib3
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from diagnostics.cli.apply import _control
 from diagnostics.cli.main import main
@@ -228,6 +231,33 @@ def test_an_echoed_credential_is_in_no_report_and_no_capture(
         assert [name for name, data in members.items() if reported(data) or reported(name)] == []
 
 
+def test_no_tool_of_an_agent_shows_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/config.pbtxt").write_text(f'name: "http://u:{secret("r")}@h" api_key: "Bearer {secret("r")}"')
+    closed = f"http://u:{secret('a')}@127.0.0.1:1"
+    with FakeServer().running() as server:
+        server.routes["GET /v2"] = server.routes["GET /metrics"] = echoing("text/plain", b"@SENT@ @BARE@\n")
+        calls: list[tuple[str, dict[str, object]]] = [
+            ("explain", {"source": server.url}),
+            ("explain", {"source": closed}),
+            ("diff", {"before": closed, "after": closed}),
+            ("lint", {"paths": [str(tmp_path)]}),
+            ("incidents", {}),
+        ]
+
+        async def conversation() -> list[str]:
+            given = {**environment(), "DIAG_BASIC_AUTH": f"ann:{secret('p')}", "DIAG_URL": closed}
+            words = ["-m", "tests.hostile.entry", "mcp"]
+            command = StdioServerParameters(command=sys.executable, args=words, env=given)
+            async with Client(stdio_client(command)) as agent:
+                return [repr(await agent.call_tool(name, one)) for name, one in calls]
+
+        answers = asyncio.run(asyncio.wait_for(conversation(), 120))
+        assert server.seen
+    assert "REDACTED" in "".join(answers)
+    assert {name: reported(answer) for (name, _), answer in zip(calls, answers, strict=True) if reported(answer)} == {}
+
+
 def test_a_redirect_takes_no_credential_along_and_shows_none() -> None:
     options = SourceOptions(timeout=2.0, bearer_token=secret("t"))
     with FakeServer().running() as other:
@@ -300,6 +330,65 @@ basic_auth_file = "{folder}/server"
 """
 
 
+PODS = "/api/v1/namespaces/default/pods?limit=500"
+DISCOVERY = """
+[[discovery.file]]
+files = ["{folder}/targets.json", "{folder}/broken.json"]
+server_bearer_token_file = "{folder}/found"
+[[discovery.http]]
+url = "http://127.0.0.1:{receiver}/list"
+bearer_token_file = "{folder}/list-token"
+server_basic_auth_file = "{folder}/server"
+[[discovery.http]]
+url = "http://127.0.0.1:{receiver}/fails"
+basic_auth_file = "{folder}/list-user"
+[[discovery.dns]]
+names = ["{name}.invalid"]
+nameserver = "127.0.0.1:{closed}"
+timeout = "1s"
+server_bearer_token_file = "{folder}/found"
+[[discovery.kubernetes]]
+namespace = "default"
+kubeconfig = "{folder}/kubeconfig"
+server_bearer_token_file = "{folder}/found"
+[[discovery.prometheus]]
+url = "http://127.0.0.1:{receiver}/prometheus"
+jobs = ["triton"]
+basic_auth_file = "{folder}/list-user"
+"""
+
+
+def discovered(folder: Path, receiver: FakeServer) -> None:
+    """Write lists of servers that hold secrets, and have sources of others repeat the credentials they are sent."""
+    of_file = [f"u:{secret('f')}@127.0.0.1:1", f"127.0.0.1:1/?token={secret('f')}", "127.0.0.1:2"]
+    labels = {"api_key": secret("f"), "note": f"Bearer {secret('f')}", "url": f"http://u:{secret('f')}@h"}
+    (folder / "targets.json").write_text(json.dumps([{"targets": of_file, "labels": labels}]))
+    (folder / "broken.json").write_text(f'[{{"targets": ["{secret("f")}@"')
+    (folder / "found").write_text(secret("g"))
+    (folder / "list-token").write_text(secret("i"))
+    (folder / "list-user").write_text(f"ann:{secret('j')}")
+    cluster = {"name": "c", "cluster": {"server": receiver.url}}
+    user = {"name": "u", "user": {"token": secret("k8")}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    made = {"clusters": [cluster], "users": [user], "contexts": [context], "current-context": "x"}
+    (folder / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **made}))
+    json_kind = "application/json"
+    listed = [{"targets": ["@BARE@:x", "a@SENT@", "127.0.0.1:3"], "labels": {"sent": "@SENT@", "deployment": "@BARE@"}}]
+    receiver.routes["GET /list"] = echoing(json_kind, json.dumps(listed).encode())
+    refused = b'{"status":"error","kind":"Status","code":403,"message":"@SENT@ may not","error":"@SENT@ @BARE@"}'
+
+    def refusing(handler: BaseHTTPRequestHandler) -> None:
+        sent = handler.headers.get("Authorization", "none")
+        status(403, refused.replace(b"@SENT@", sent.encode()).replace(b"@BARE@", sent.partition(" ")[2].encode()))(
+            handler
+        )
+
+    receiver.routes |= {f"GET {path}": refusing for path in SOURCES[1:]}
+
+
+SOURCES = ("/list", "/fails", "/prometheus/api/v1/targets?state=active", PODS)
+
+
 def taking(bodies: list[bytes]) -> Answer:
     """Answer 200, and remember what was sent: its body, and its headers without those that are to hold secrets."""
 
@@ -332,7 +421,8 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path, log_format: str) -> 
         (tmp_path / "hook").write_text(f"{receiver.url}{hook}")
         file = tmp_path / "diag.toml"
         ports = {"port": fake.port, "metrics": fake.port + 2, "closed": fake.port + 1, "receiver": receiver.port}
-        file.write_text(SETTINGS.format(folder=tmp_path, format=log_format, **ports))
+        discovered(tmp_path, receiver)
+        file.write_text((SETTINGS + DISCOVERY).format(folder=tmp_path, format=log_format, name="triton", **ports))
         variables = {**environment(), "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {secret('o')}"}
         variables |= {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_TRACES_EXPORTER": "otlp"}
         words = [sys.executable, "-m", "tests.hostile.entry", "serve", "--config.file", str(file)]
@@ -341,6 +431,7 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path, log_format: str) -> 
         with log.open("wb") as opened:
             running = subprocess.Popen(words, env=variables, stdout=opened, stderr=opened)
         try:
+            until(lambda: {f"GET {path}" for path in SOURCES} <= {path for path, _ in receiver.seen}, 60)
             answers = dict(_requested(running, log))
             until(lambda: b"model-unavailable" in b"".join(alerted) and b"model-unavailable" in b"".join(messages), 60)
             titles = [Path(f"/proc/{one}/cmdline").read_bytes() for one in _family(running.pid)]
@@ -366,6 +457,8 @@ def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[st
         return pool.request("GET", f"http://127.0.0.1:{port}{path}").data
 
     until(lambda: json.loads(requested("/api/v1/state"))["deployments"], 60)
+    failing = (b"/fails", b"kubernetes", b"dns", b"/prometheus")  # sources of discovery
+    until(lambda: all(source in requested("/api/v1/state") for source in failing), 60)
     name = json.loads(requested("/api/v1/state"))["deployments"][0]["name"]
     explained = f"/api/v1/deployments/{name}/explanation"
     for path in (
