@@ -153,3 +153,26 @@ def test_members_that_pack_well_and_mean_much_work(tmp_path: Path, name: str, bo
     path.write_bytes(lzma.compress(b"".join(members) + bytes(1024), preset=1))
     assert path.stat().st_size < 1_000_000
     diag("explain", path).is_bounded()
+
+
+@pytest.mark.attack
+def test_statistics_of_many_servers_with_many_models(tmp_path: Path):
+    """20,000 models on each of 60 servers: the busiest are judged, within the ceilings of any capture."""
+    entry = b'{"name":"m%d","version":"1","inference_stats":{"success":{"count":%d,"ns":%d}}}'
+    servers = ",".join(f'{{"name":"s{at}"}}' for at in range(60)).encode()
+    parts = [("capture.json", b'{"format":1,"name":"x","targets":[%s]}' % servers)]
+    for server in range(60):
+        for moment in range(2):
+            entries = b",".join(entry % (model, 100 * moment, 10**9 * moment) for model in range(20_000))
+            parts.append((f"s{server}/stats/{10**12 + 5000 * moment}.json", b'{"model_stats":[%s]}' % entries))
+    path = tmp_path / "capture.tar.xz"
+    packer = lzma.LZMACompressor(preset=1)
+    with path.open("wb") as file:
+        for name, data in parts:
+            file.write(packer.compress(header(name=name.encode(), size=b"%011o\0" % len(data)) + data))
+            file.write(packer.compress(b"\0" * (-len(data) % 512)))
+        file.write(packer.compress(bytes(1024)) + packer.flush())
+    assert path.stat().st_size < 1_000_000
+    ended = diag("explain", path, patience=90).is_bounded()
+    assert "healthy" not in ended.output.splitlines()[0]
+    assert "models of" in ended.output
