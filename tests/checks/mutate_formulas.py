@@ -278,7 +278,7 @@ FORMULAS = (
     Broken(
         "evidence/capacity.py",
         "refused requests never arrived",
-        "arrivals.value + _refused(see, on) / arrivals.span if",
+        "arrivals.value + _refused(ledger, subject) / arrivals.span if",
         "arrivals.value if",
     ),
     # Arrivals.
