@@ -217,7 +217,7 @@ def test_a_recording_that_takes_too_long_to_read_is_left_and_that_is_said(
     assert main(["explain", CAPTURE, "-v"]) == 3
     shown = capsys.readouterr()
     assert "what was recorded last" in shown.out
-    assert "read for 8 s of processor time" in " ".join(shown.err.split())
+    assert "read for 4 s of processor time" in " ".join(shown.err.split())
 
 
 def test_a_server_has_so_many_entries_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
