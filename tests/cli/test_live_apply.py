@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 # Near saturation a shorter window leaves the mean before the change so uncertain that no verdict is possible.
 TIMES = ("--window", "30s", "--settle", "6s", "--longest", "90s")
+# What has no verdict needs only the cause.
+SHORT_TIMES = ("--window", "12s", "--settle", "6s", "--longest", "30s")
 
 
 @pytest.fixture
@@ -52,8 +54,8 @@ def count(server: TritonLauncher, model: str = "safety") -> int:
         return sum(group["count"] for group in json.load(answer)["instance_group"])
 
 
-def apply(server: TritonLauncher, *arguments: str) -> int:
-    return main(["apply", "--canary", server.http_url, *TIMES, "--yes", *arguments])
+def apply(server: TritonLauncher, *arguments: str, times: tuple[str, ...] = TIMES) -> int:
+    return main(["apply", "--canary", server.http_url, *times, "--yes", *arguments])
 
 
 def test_a_change_that_helps_stays_and_one_that_does_not_is_taken_back(
@@ -85,7 +87,7 @@ def test_a_server_that_dies_meanwhile_is_reported(server: TritonLauncher, capsys
     with under_load(server):
         dying = threading.Thread(target=die_once_changed)
         dying.start()
-        code = apply(server)
+        code = apply(server, times=SHORT_TIMES)
         over.set()
         dying.join()
     written = capsys.readouterr()
