@@ -146,14 +146,17 @@ async def _ran(verb: str, places: Sequence[str], options: Mapping[str, _Value]) 
     """Return what a verb prints.
 
     Raises:
-        ToolError: it failed, with its one line; or it was not ready in time.
+        ToolError: it failed, with its one line; or it was not ready in time; or an argument is none.
 
     """
     # With `=` and after `--`, nothing that an agent writes is taken for an option.
     flags = [f"--{name}={one}" for name, value in options.items() for one in _each(value)]
     command = [sys.executable, "-m", "triton_diagnostics", *verb.split(), *flags, "--", *filter(None, places)]
-    with anyio.move_on_after(PATIENCE) as waited:
-        done = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
+    try:
+        with anyio.move_on_after(PATIENCE) as waited:
+            done = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
+    except ValueError:  # what the system takes for the end of an argument, or cannot encode
+        raise ToolError(f"diag {verb}: an argument holds a null character or half of one: leave it out") from None
     if waited.cancelled_caught:
         raise ToolError(f"diag {verb} was not ready within {PATIENCE:.0f} s: ask for a shorter time")
     if done.returncode not in (EXIT_OK, EXIT_FINDINGS):

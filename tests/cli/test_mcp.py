@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.server.mcpserver.exceptions import ToolError
 
 from diagnostics.cli import mcp_tools
 from diagnostics.cli.mcp import LONGEST_LINE, BoundedLines
@@ -87,6 +88,12 @@ def test_a_source_that_looks_like_an_option_is_none() -> None:
     failed, text = call("explain", {"source": "--output=html"})
     assert failed
     assert "--output=html" in text
+
+
+@pytest.mark.parametrize("source", ["a\0b", "a\udc00b"], ids=["null", "half a character"])
+def test_what_no_process_takes_as_an_argument_is_refused_in_a_line(source: str) -> None:
+    with pytest.raises(ToolError, match="holds a null character or half of one: leave it out"):
+        asyncio.run(ReadingTools().explain(source=source))
 
 
 def test_with_sources_nothing_else_is_read() -> None:
