@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,12 +25,14 @@ from diagnostics.service.state import OLD_AFTER, LiveState
 from diagnostics.settings.tree import Settings
 from diagnostics.store.database import reason_of
 from diagnostics.store.workers import WorkerReport, WorkerReports
+from diagnostics.units import LATEST_SECOND
 from exporters.sinks.links import Links
 
 # As often as servers are read by default.
 SECONDS_BETWEEN_REPORTS = 15.0
 SILENT_AFTER = OLD_AFTER * SECONDS_BETWEEN_REPORTS
 SILENT, WAITING = "worker silent", "waiting"
+_Time = Annotated[float, msgspec.Meta(ge=0, le=LATEST_SECOND)]
 _FAULT = "exchanging reports with the other workers"
 
 
@@ -74,8 +77,8 @@ class FleetEntry:
     objective: str = ""
     missed: bool = False
     per_second: float | None = None
-    since: float | None = None
-    at: float | None = None
+    since: _Time | None = None
+    at: _Time | None = None
     servers: int = 0
     down: int = 0
     harm: float = 0.0
@@ -135,6 +138,8 @@ class _Report:
     deployments: Sequence[FleetEntry] = ()
     worker: int = 0
     at: float = 0.0
+    # By the clock of whoever reads it: when it was new.
+    heard: float = 0.0
 
 
 @dataclass(slots=True)
@@ -197,13 +202,21 @@ class FleetBoard:
         try:
             body = msgspec.json.encode(_Report(f"{self._links.base}/", self._own()))
             self._reports.put(WorkerReport(worker, self._clock(), body))
-            found = {one.worker: _read(one) for one in self._reports.read() if one.worker != worker}
-            self._known = _Exchanged(found, self._clock())
+            now, read = self._clock(), self._reports.read(self._service.settings.fleet.workers)
+            found = {one.worker: replace(_read(one), heard=self._heard(one, now)) for one in read}
+            self._known = _Exchanged({number: one for number, one in found.items() if number != worker}, now)
         except SQLAlchemyError as error:
             self._service.metrics.errors.labels("fleet").inc()
             faults.failed(_FAULT, reason_of(error))
         else:
             faults.works(_FAULT)
+
+    def _heard(self, one: WorkerReport, now: float) -> float:
+        """Return when a report was new: by this clock, as that of the machine which wrote it may be wrong."""
+        known = self._known.reports.get(one.worker)
+        if known is None:
+            return min(one.at, now)
+        return known.heard if known.at == one.at else now
 
     def _run(self) -> None:
         while True:
@@ -261,7 +274,7 @@ class FleetBoard:
         if number == self._service.settings.fleet.worker or self._known.at is None:
             return False
         # All workers may just have been started.
-        heard = max(report.at, 0.0) if report is not None else self._started
+        heard = report.heard if report is not None else self._started
         return self._known.at - heard > SILENT_AFTER
 
 
@@ -269,7 +282,7 @@ def _read(one: WorkerReport) -> _Report:
     """Return a worker's report; an empty one where another version wrote what cannot be read."""
     try:
         made = msgspec.json.decode(one.body, type=_Report)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         made = _Report()
     known = [
         entry if entry.url.startswith(("http://", "https://")) else replace(entry, url="")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import select, type_coerce
+from sqlalchemy.types import NullType
 
 from diagnostics.store.database import Database
 from diagnostics.store.statements import upsert
 from diagnostics.store.tables import workers
+from diagnostics.units import LATEST_SECOND
 
 # A report of a thousand deployments has some hundred kilobytes.
 MOST_BYTES = 16 * 2**20
-MOST_WORKERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,28 @@ class WorkerReports:
         with self._database.engine.begin() as connection:
             upsert(connection, workers, [row])
 
-    def read(self) -> list[WorkerReport]:
-        """Return the last report of each worker, by number; those that cannot be unpacked are left out."""
+    def read(self, count: int) -> list[WorkerReport]:
+        """Return the last report of each worker below `count`, by number.
+
+        Those that cannot be unpacked are left out, and those of a time that is none.
+        """
+        found = select(workers).where(workers.c.worker.between(0, count - 1)).order_by(workers.c.worker)
+        # A column of SQLite holds any type: other versions, and people, write what is no number or no bytes.
+        plain = found.with_only_columns(
+            workers.c.worker, *(type_coerce(workers.c[one], NullType()) for one in ("at", "body"))
+        )
         with self._database.engine.connect() as connection:
-            rows = connection.execute(select(workers).order_by(workers.c.worker).limit(MOST_WORKERS)).mappings()
-            found = [(row["worker"], row["at"], _unpacked(row["body"])) for row in rows]
-        return [WorkerReport(worker, at, body) for worker, at, body in found if body is not None]
+            rows = connection.execute(plain).all()
+        return [
+            WorkerReport(worker, float(at), body)
+            for worker, at, packed in rows
+            if isinstance(at, int | float) and 0 <= at <= LATEST_SECOND and (body := _unpacked(packed)) is not None
+        ]
 
 
-def _unpacked(body: bytes) -> bytes | None:
+def _unpacked(body: object) -> bytes | None:
+    if not isinstance(body, bytes | memoryview):
+        return None
     unpacker = zlib.decompressobj()
     try:
         found = unpacker.decompress(body, MOST_BYTES)

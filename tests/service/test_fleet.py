@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,49 @@ def test_a_report_of_another_version_is_left_out(tmp_path: Path) -> None:
         second.board.exchange()
 
         assert sorted(named(second.board.state())) == NAMES
+
+
+_DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+_LATE = json.dumps(
+    {"deployments": [{"name": of(0)[0], "word": "degraded", "tone": "critical", "headline": "slow", "since": 1e300}]}
+).encode()
+
+
+@pytest.mark.parametrize("body", [_DEEP, _LATE], ids=["deep", "a time that is none"])
+def test_a_hostile_report_of_another_worker_is_left_out(tmp_path: Path, body: bytes) -> None:
+    with worker(1, tmp_path) as second:
+        assert isinstance(second.reports, WorkerReports)
+        second.reports.put(WorkerReport(0, time.time(), body))
+        second.board.exchange()
+
+        assert {one.word for one in second.board.state().deployments} == {"waiting"}
+        assert json.loads(text_of(second, "/api/v1/fleet"))["workers"][0]["silent"] is False
+
+
+@pytest.mark.parametrize(("column", "value"), [("at", "yesterday"), ("at", 1e300), ("body", "text"), ("body", 10**12)])
+def test_a_row_of_other_types_is_left_out(tmp_path: Path, column: str, value: object) -> None:
+    with worker(0, tmp_path) as first, worker(1, tmp_path) as second:
+        first.board.exchange()
+        with sqlite3.connect(tmp_path / "history.db") as database:
+            database.execute(f'update workers set "{column}" = ? where worker = 0', (value,))
+        second.board.exchange()
+
+        assert second.board.state().workers[0].reported is None
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, 3600.0], ids=["an hour behind", "an hour ahead"])
+def test_a_worker_whose_clock_is_wrong_is_silent_once_it_reports_no_more(tmp_path: Path, wrong: float) -> None:
+    with worker(0, tmp_path) as first, worker(1, tmp_path) as second:
+        for seconds in (0.0, 15.0):
+            first.ahead, second.ahead = wrong + seconds, seconds
+            first.board.exchange()
+            second.board.exchange()
+        assert not any(one.silent for one in second.board.state().workers)
+
+        second.ahead += SILENT_AFTER + 1
+        second.board.exchange()
+
+        assert [one.silent for one in second.board.state().workers] == [True, False]
 
 
 def test_addresses_of_other_workers_are_web_addresses(tmp_path: Path) -> None:
