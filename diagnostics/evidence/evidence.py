@@ -12,6 +12,7 @@ from weakref import ref
 from diagnostics import names
 from diagnostics.evidence.coverage import MOST_JUDGED, Coverage, coverage
 from diagnostics.signals.callers import requests_of
+from diagnostics.signals.engine_history import EngineHistory, engine_history
 from diagnostics.signals.engine_samples import (
     answers_apart,
     hides_its_time,
@@ -386,6 +387,10 @@ class WindowEvidence:
     def server_kind(self, subject: Subject) -> ServerKind | None:
         """Return what the newest page shows."""
         return kind_serving(self._whole(subject))
+
+    def engine_history(self, subject: Subject) -> EngineHistory:
+        """Return what an engine counted from page to page of the whole window."""
+        return engine_history(self._whole(subject))
 
     def shows_engine_time(self, subject: Subject) -> bool:
         """Return whether an engine's row carries its time."""

@@ -8,7 +8,16 @@ Sources: dynamo, `lib/runtime/src/metrics/prometheus_names.rs`, `lib/llm/src/htt
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import FIRST_TOKEN, GENERATED, NEXT_TOKEN, PROMPTED, ServerKind, ServerOption
+from diagnostics.wire.servers.kind import (
+    ANSWER_TOKENS,
+    FIRST_TOKEN,
+    GENERATED,
+    NEXT_TOKEN,
+    PROMPT_TOKENS,
+    PROMPTED,
+    ServerKind,
+    ServerOption,
+)
 
 _WORKER = "dynamo_frontend_worker_last_time_to_first_token_seconds"
 KIND = ServerKind(
@@ -42,6 +51,8 @@ KIND = ServerKind(
         "dynamo_frontend_inter_token_latency_seconds": NEXT_TOKEN,
         "dynamo_frontend_output_tokens_total": GENERATED,
         "dynamo_frontend_input_sequence_tokens_sum": PROMPTED,
+        "dynamo_frontend_input_sequence_tokens": PROMPT_TOKENS,
+        "dynamo_frontend_output_sequence_tokens": ANSWER_TOKENS,
     },
     errors={"dynamo_frontend_requests_total": "error_type"},
     failed=frozenset({"overload", "unavailable", "response_timeout", "internal"}),

@@ -9,9 +9,11 @@ from diagnostics import names
 from diagnostics.wire.exposition import SeriesLayout
 from diagnostics.wire.json_body import decimal
 
-# What a histogram or counter measures of an engine's tokens: seconds to the first one and between two, and how many.
+# What a histogram or counter measures of an engine's tokens: seconds to the first one and between two, how many they
+# are, and how many each request has.
 FIRST_TOKEN, NEXT_TOKEN = "first_token", "next_token"
 GENERATED, PROMPTED = "generated", "prompted"
+PROMPT_TOKENS, ANSWER_TOKENS = "prompt_tokens", "answer_tokens"
 _REQUEST_SECONDS, _SUM = "request_seconds", "_sum"
 # A status from here on is the server's failure; below, it is the caller's request that was wrong.
 _SERVER_ERROR = 500
@@ -74,6 +76,9 @@ class ServerKind:
         encloses: whether a server whose families stand beside its own has no port of its own.
         has_api: whether its statistics and configuration can be read from an API of its own.
         slots, tokens, memory: how to set its slots, its token budget and the memory of its KV cache.
+        scheduler: how its engine admits requests to the KV cache, unless it is configured otherwise: `preemption`,
+            `retraction` or `guaranteed_no_evict`.
+        chunks: whether its engine reads long prompts in parts, unless it is configured otherwise.
         unread: what its page does not show, or what is not read of it.
         seen: the real server that it was tried with, in words.
         instead: what to name instead, where nothing of it is read.
@@ -103,6 +108,8 @@ class ServerKind:
     slots: ServerOption | None = None
     tokens: ServerOption | None = None
     memory: ServerOption | None = None
+    scheduler: str = "preemption"
+    chunks: bool = True
     unread: tuple[str, ...] = ()
     seen: str = "pages written from its sources"
     instead: str = ""

@@ -5,7 +5,7 @@ Sources: sglang, `srt/metrics/collector.py`, `docs/references/production_metrics
 
 from __future__ import annotations
 
-from diagnostics.wire.servers.kind import ServerKind, ServerOption, token_series
+from diagnostics.wire.servers.kind import ANSWER_TOKENS, PROMPT_TOKENS, ServerKind, ServerOption, token_series
 
 KIND = ServerKind(
     name="SGLang",
@@ -23,8 +23,13 @@ KIND = ServerKind(
         "sglang:e2e_request_latency_seconds_count": "success",
         "sglang:e2e_request_latency_seconds_sum": "request_seconds",
     },
-    tokens_seen=token_series("sglang:"),
+    tokens_seen={
+        **token_series("sglang:"),
+        "sglang:prompt_tokens_histogram": PROMPT_TOKENS,
+        "sglang:generation_tokens_histogram": ANSWER_TOKENS,
+    },
     labels=frozenset({"tp_rank", "pp_rank", "dp_rank", "moe_ep_rank", "engine_type", "stage"}),
+    scheduler="retraction",
     slots=ServerOption(flag="--max-running-requests"),
     tokens=ServerOption(flag="--chunked-prefill-size"),
     memory=ServerOption(flag="--mem-fraction-static"),

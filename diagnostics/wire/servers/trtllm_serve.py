@@ -47,6 +47,8 @@ KIND = ServerKind(
     tokens_seen={name: what for prefix in _PREFIXES for name, what in token_series(prefix).items()},
     errors={f"{prefix}request_error_total": "http_code" for prefix in _PREFIXES},
     labels=frozenset({"finished_reason", "http_code", "engine_type", "cache_level", "cache_tier", "token_position"}),
+    scheduler="guaranteed_no_evict",
+    chunks=False,
     slots=ServerOption(flag="--max_batch_size", key="max_batch_size"),
     tokens=ServerOption(flag="--max_num_tokens", key="max_num_tokens"),
     memory=ServerOption(flag="--kv_cache_free_gpu_memory_fraction", key="kv_cache_config.free_gpu_memory_fraction"),

@@ -7,7 +7,7 @@ Sources: vllm, `v1/metrics/loggers.py` and the design of its metrics; vllm_backe
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import ServerKind, ServerOption, token_series
+from diagnostics.wire.servers.kind import ANSWER_TOKENS, PROMPT_TOKENS, ServerKind, ServerOption, token_series
 
 KIND = ServerKind(
     name="vLLM",
@@ -28,7 +28,11 @@ KIND = ServerKind(
         "vllm:request_queue_time_seconds_sum": "queue_seconds",
         "vllm:request_inference_time_seconds_sum": "infer_seconds",
     },
-    tokens_seen=token_series("vllm:"),
+    tokens_seen={
+        **token_series("vllm:"),
+        "vllm:request_prompt_tokens": PROMPT_TOKENS,
+        "vllm:request_generation_tokens": ANSWER_TOKENS,
+    },
     labels=frozenset({"finished_reason", "engine", "waiting_lora_adapters", "running_lora_adapters", "position"}),
     slots=ServerOption(flag="--max-num-seqs", key="max-num-seqs"),
     tokens=ServerOption(flag="--max-num-batched-tokens", key="max-num-batched-tokens"),
