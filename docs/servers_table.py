@@ -81,6 +81,6 @@ def _row(kind: ServerKind) -> Iterator[str]:
         return
     yield ("all that Triton exports; of engines " if kind.has_api else "") + ", ".join(shown(kind))
     yield ", ".join(f"`{check}`" for check in deciding(kind)) or "none alone"
-    yield "yes" if kind.has_api else "no"
+    yield "both" if kind.has_api else "`whatif`"
     yield ", ".join(f"`{one.flag}`" for one in (kind.slots, kind.tokens, kind.memory) if one) or "none"
     yield kind.seen

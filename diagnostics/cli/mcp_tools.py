@@ -38,6 +38,7 @@ Deployment = Annotated[
 Entry = Annotated[str, Field(description="The ensemble or model; the busiest where empty.")]
 Objective = Annotated[str, Field(description="What latency must be, as in 'p95 < 200ms'.")]
 Rate = Annotated[str, Field(description="How much arrives: a multiple of now (2x), or requests per second (40/s).")]
+Tokens = Annotated[str, Field(description="Tokens of an LLM engine's requests: a multiple of now (2x), or a mean.")]
 Before = Annotated[str, Field(description="A source from before the change.")]
 After = Annotated[str, Field(description="A source from after the change; a server is read now.")]
 Settings = Annotated[
@@ -98,9 +99,12 @@ class ReadingTools:
         settings: Settings = [],  # noqa: B006 - read only, and shown to clients as []
         rate: Rate = "",
         entry: Entry = "",
+        prompt_tokens: Tokens = "",
+        output_tokens: Tokens = "",
     ) -> str:
         """Predict what a change of settings or load would do, on a simulation of what was measured."""
-        given = {"set": settings, "rate": rate, "entry": entry, "output": "markdown"}
+        lengths = {"prompt-tokens": prompt_tokens, "output-tokens": output_tokens}
+        given = {"set": settings, "rate": rate, "entry": entry, **lengths, "output": "markdown"}
         return await self._run("whatif", [source], given)
 
     async def tune(self, source: Source, objective: Objective, rate: Rate = "", entry: Entry = "") -> str:

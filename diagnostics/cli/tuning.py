@@ -14,6 +14,8 @@ from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.capacity import InfeasibilityReport, is_closed, most_carried, shortfall
+from diagnostics.forecast.engine_fit import is_loop
+from diagnostics.forecast.entry_model import SchedulerModel
 from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.load import open_rate
@@ -26,6 +28,7 @@ from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.gpu import INSTANCE_GPU_MEMORY
 from diagnostics.signals.signal import Subject
+from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.units import Unit
 
@@ -110,7 +113,7 @@ def carrying(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> CarriedP
         closed=is_closed(ground.fitted),
         baseline=baseline,
         found=tuple(found),
-        moves=tuple(moves(ground.evidence, ground.on.server, one.changes) for one in found),
+        moves=tuple(moves(SchedulerModel(ground.measured).value_now, one.changes) for one in found),
         patches=patches(ground.evidence, ground.on.server, best),
         measured_mean=ground.measured.measured.mean if ground.load.same else None,
         measured_p95=ground.measured.measured.p95 if ground.load.same else None,
@@ -124,8 +127,11 @@ def _ground(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> _TuningCo
     target = LatencyTarget.parse(aim.objective)
     on = entry_of(seen.evidence, request.entry)
     vary = vary_given(aim.vary, models_on(seen.evidence, on.server)) if aim.vary else None
+    if is_loop(seen.evidence, on):
+        hint = "try values, as with diag whatif --sweep engine.max_batch_size=8,16,32"
+        raise Unpredictable("settings of an engine without Triton are not searched", where=on.model or "", hint=hint)
     measured = fit(seen.evidence, on)
-    load = load_of(seen.evidence, on, measured, request)
+    load = load_of(SchedulerModel(measured, seen.evidence.read(ARRIVAL_RATE, on).value), request)
     _check(measured, vary, target)
     fitted = changed(measured, WhatIf(rate_factor=load.rate_factor, clients=load.clients))
     return _TuningContext(
@@ -170,14 +176,14 @@ def _refuse(ground: _TuningContext, found: Tuning) -> None:
 def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
     shown = found.best or found.nearest
     changes = shown.changes if shown else ()
-    server = ground.on.server
+    server, value_now = ground.on.server, SchedulerModel(ground.measured).value_now
     return TunedProposal(
         on=ground.on,
         window=ground.seen.window,
         load=ground.load,
         tuning=found,
-        moves=moves(ground.evidence, server, changes),
-        others=tuple(moves(ground.evidence, server, one.changes) for one in found.runners_up),
+        moves=moves(value_now, changes),
+        others=tuple(moves(value_now, one.changes) for one in found.runners_up),
         patches=patches(ground.evidence, server, changes) if found.best else (),
         measured_mean=ground.measured.measured.mean if ground.load.same else None,
         measured_p95=ground.measured.measured.p95 if ground.load.same else None,

@@ -23,6 +23,7 @@ Examples:
   diag whatif slow.tar.xz --set embedder.dynamic_batching=true \\
     --set embedder.dynamic_batching.max_queue_delay_microseconds=500
   diag whatif slow.tar.xz --set embedder.dynamic_batching=none
+  diag whatif http://vllm:8000 --set engine.max_num_seqs=16 --output-tokens 2x
   diag whatif slow.tar.xz --sweep safety.instance_group.count=1..8
   diag whatif slow.tar.xz --sweep rate=10..60/s:10 --output json
 
@@ -38,6 +39,8 @@ Exit: 0 predicted, 2 usage, 3 could not collect, or not enough to predict from.
 @click.option("--set", "settings", multiple=True, metavar="MODEL.SETTING=VALUE", help="A setting; none removes it.")
 @click.option("--rate", metavar="2x|40/s", help="How much arrives, as a multiple of now or at the entry.")
 @click.option("--clients", type=click.IntRange(min=1), metavar="N", help="How many clients wait for their answers.")
+@click.option("--prompt-tokens", metavar="2x|800", help="How long an engine's prompts are, against now or on average.")
+@click.option("--output-tokens", metavar="2x|800", help="How long its answers are, against now or on average.")
 @click.option("--sweep", metavar="NAME=VALUES", help="Try several values of a setting, of rate or of clients.")
 @click.option("--entry", metavar="NAME", help="The ensemble or model to forecast; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
@@ -50,15 +53,25 @@ def command(
     settings: tuple[str, ...],
     rate: str | None,
     clients: int | None,
+    prompt_tokens: str | None,
+    output_tokens: str | None,
     sweep: str | None,
     entry: str | None,
     seed: int,
     output: str,
 ) -> None:
     """Predict what a change of settings or load would do."""
-    if not (settings or rate or clients or sweep):
+    if not (settings or rate or clients or sweep or prompt_tokens or output_tokens):
         raise UsageError("say what to change", where="--set, --rate, --clients, --sweep", hint="see diag whatif --help")
-    request = ChangeRequest(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
+    request = ChangeRequest(
+        settings=settings,
+        rate=rate,
+        clients=clients,
+        entry=entry,
+        seed=seed,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+    )
     seen = see(source)
     if sweep is None:
         one = proposed(seen, request)

@@ -16,6 +16,7 @@ from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import BlastRadius, ConfigChange, blast_radius
 from diagnostics.tuning.patch import Patch, patch
 from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.servers.kind import ServerKind
 
 _COUNT = "instance_group.count"
 
@@ -144,6 +145,8 @@ def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | 
     change = suggestion.change
     if change is None or on.model is None:
         return None
+    if kind := evidence.server_kind(on):
+        return _own_words(kind, change, written=bool(suggestion.text))
     config = evidence.config(on)
     radius = blast_radius(change, backend=config.backend or config.platform if config else "")
     path = f"{on.model}/config.pbtxt"
@@ -154,3 +157,20 @@ def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | 
     shown, engine = made if made.text else None, evidence.is_engine(on)
     how = steps(change, shown, radius, config, engine=engine, control=evidence.model_control(on.server))
     return Advice(patch=shown, blast_radius=radius, note="; ".join(made.notes), steps=how)
+
+
+def _own_words(kind: ServerKind, change: ConfigChange, *, written: bool) -> Advice:
+    """Return how to change options of a server other than Triton; `written` says that the suggestion states them."""
+    options = {"engine.max_batch_size": kind.slots, "engine.max_num_tokens": kind.tokens}
+    words = []
+    for setting in change.settings:
+        option, value = options.get(setting.path), setting.value
+        if option is not None and isinstance(value, int):
+            words.append(option.setting(value))
+        else:
+            words.append(f"{setting.path.removeprefix('engine.')} {value}")
+    note = "" if written else f"restart {kind.restarted} for {change.model} with {' and '.join(words)}"
+    return Advice(patch=None, blast_radius=None, note=note, steps=Steps(touches=_RESTART))
+
+
+_RESTART = "takes effect at the restart, which loads the model anew: requests are refused until then"

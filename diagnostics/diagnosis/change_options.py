@@ -13,7 +13,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.names import ENSEMBLE_PLATFORM
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.spelling import among, close_to
-from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange
+from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange, known_path
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(x|/s)\s*")
 _HINT = "write it like 2x or 40/s"
@@ -40,6 +40,27 @@ def rate_factor(text: str, measured: float | None, where: str = "--rate") -> flo
     if not measured:
         raise UsageError("no rate was measured that could be scaled to it", where=where, hint="look at it under load")
     return number / measured
+
+
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(x?)")
+
+
+def length_factor(text: str, measured: float, where: str) -> float:
+    """Return by what lengths are multiplied: a multiple of now (`2x`), or the mean in tokens (`800`).
+
+    Args:
+        text: what is given.
+        measured: mean tokens now.
+        where: the option that is to be named in an error.
+
+    Raises:
+        UsageError: the text is neither.
+
+    """
+    match = _LENGTH.fullmatch(text.strip())
+    if match is None or not float(match[1]) > 0:
+        raise UsageError(f"cannot read the length {text!r}", where=where, hint="write it like 2x or 800")
+    return float(match[1]) if match[2] else float(match[1]) / measured
 
 
 _SIZES = "dynamic_batching.preferred_batch_size"
@@ -106,11 +127,13 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
 
     """
     text = text.strip()
+    if text.startswith("engine.") and len(models) == 1:
+        text = f"{models[0]}.{text}"  # there is only one that it can be of
     model = max((one for one in models if text.startswith(f"{one}.")), key=len, default=None)
     if model is None:
         name = _named(text)
         raise UsageError(f"there is no model {name!r}", where=option, hint=among(name, models, "models"))
-    path = text[len(model) + 1 :]
+    path = known_path(text[len(model) + 1 :])
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
         near = [_CALLED[path]] if path in _CALLED else close_to(path, known, most=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.checks.check import Suggestion
@@ -17,7 +17,7 @@ from diagnostics.forecast.predict import ForecastSweep
 from diagnostics.forecast.search import Candidate, Tuning
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.signals.signal import Subject
-from diagnostics.tuning.changes import ConfigChange, SettingValue, current
+from diagnostics.tuning.changes import ConfigChange, SettingValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,19 @@ class LoadChange:
     Attributes:
         rate_factor: by what all arrivals are multiplied.
         clients: how many clients there are instead; None for as many as now.
+        prompt_factor, output_factor: by what the tokens of an engine's prompts and answers are multiplied.
 
     """
 
     rate_factor: float = 1.0
     clients: int | None = None
+    prompt_factor: float = 1.0
+    output_factor: float = 1.0
 
     @property
     def same(self) -> bool:
         """Whether it is the load that was measured."""
-        return self.rate_factor == 1.0 and self.clients is None
+        return self == LoadChange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +103,14 @@ class SweepProposal:
     patches: tuple[tuple[str, Advice], ...]
 
 
-def moves(evidence: Evidence, server: str, changes: Sequence[ConfigChange]) -> tuple[Move, ...]:
-    """Return each setting of the changes with the value in effect."""
+def moves(
+    value_now: Callable[[str, str], tuple[SettingValue, bool]], changes: Sequence[ConfigChange]
+) -> tuple[Move, ...]:
+    """Return each setting of the changes with the value in effect, which `value_now` tells by model and path."""
     found = []
     for change in changes:
-        config = evidence.config(Subject(server=server, model=change.model))
         for setting in change.settings:
-            now = current(config, setting.path) if config is not None else None
-            known = config is not None and not setting.path.startswith("engine.")
+            now, known = value_now(change.model, setting.path)
             found.append(Move(model=change.model, path=setting.path, before=now, after=setting.value, known=known))
     return tuple(found)
 

@@ -7,22 +7,26 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import anatomies
-from diagnostics.diagnosis.change_options import SweepGiven, changes_given, models_on, rate_factor, sweep_given
+from diagnostics.diagnosis.change_options import (
+    SweepGiven,
+    changes_given,
+    length_factor,
+    models_on,
+    rate_factor,
+    sweep_given,
+)
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Proposal, SweepProposal, moves, patches
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
-from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.entry_model import EntryModel, LoopModel, entry_model
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import ForecastSweep, SweepPoint, forecast, knee_of_load, knee_of_setting, performance
+from diagnostics.forecast.predict import ForecastSweep, SweepPoint, knee_of_load, knee_of_setting
 from diagnostics.forecast.traffic import entry_subject
-from diagnostics.forecast.what_if import WhatIf, changed, doubt
+from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.signal import Subject
-from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.spelling import among
-from diagnostics.tuning.changes import ConfigChange, current
-from diagnostics.tuning.simulation.scenario import ClosedLoop
+from diagnostics.tuning.changes import ConfigChange
 
 # A rate that is given in requests per second is the one in effect where it differs by less than is shown.
 _SAME_RATE = 0.005
@@ -51,6 +55,7 @@ class ChangeRequest:
         clients: how many clients of a closed loop; None for as many as now.
         entry: whose requests are forecast; None for the busiest.
         seed: of the simulation.
+        prompt_tokens, output_tokens: how long prompts and answers of an engine are; None for as long as now.
 
     """
 
@@ -60,6 +65,8 @@ class ChangeRequest:
     clients: int | None = None
     entry: str | None = None
     seed: int = 0
+    prompt_tokens: str | None = None
+    output_tokens: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ class _ForecastContext:
 
     seen: SourceEvidence
     on: Subject
-    fitted: Fitted
+    model: EntryModel
     changes: tuple[ConfigChange, ...]
     load: LoadChange
     seed: int
@@ -79,7 +86,13 @@ class _ForecastContext:
 
     def what_if(self, more: Sequence[ConfigChange] = (), load: LoadChange | None = None) -> WhatIf:
         requested = self.load if load is None else load
-        return WhatIf(changes=merged(self.changes, more), rate_factor=requested.rate_factor, clients=requested.clients)
+        return WhatIf(
+            changes=merged(self.changes, more),
+            rate_factor=requested.rate_factor,
+            clients=requested.clients,
+            prompt_factor=self.load.prompt_factor,
+            answer_factor=self.load.output_factor,
+        )
 
 
 def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
@@ -91,15 +104,15 @@ def proposed(seen: SourceEvidence, request: ChangeRequest) -> Proposal:
 
     """
     ground = _ground(seen, request)
-    found = forecast(ground.fitted, ground.what_if(), seed=request.seed)
+    found = ground.model.forecast(ground.what_if(), request.seed)
     return Proposal(
         on=ground.on,
         window=seen.window,
-        moves=moves(seen.evidence, ground.on.server, ground.changes),
+        moves=moves(ground.model.value_now, ground.changes),
         load=ground.load,
         forecast=replace(found, assumptions=tuple(dict.fromkeys(found.assumptions))),
         patches=patches(seen.evidence, ground.on.server, ground.changes),
-        doubt=doubt(ground.fitted, ground.changes),
+        doubt=ground.model.doubt(ground.changes),
     )
 
 
@@ -117,20 +130,20 @@ def swept(seen: SourceEvidence, request: ChangeRequest, text: str, progress: Wat
     ground = _ground(seen, request)
     cases = [_case(ground, given, at) for at in range(len(given.values))]
     with progress(cases) as each:
-        found = [performance(ground.fitted, one, seed=request.seed) for one in each]
+        found = [ground.model.performance(one, request.seed) for one in each]
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
     wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
     return SweepProposal(
         on=ground.on,
         window=seen.window,
-        moves=moves(seen.evidence, ground.on.server, ground.changes),
+        moves=moves(ground.model.value_now, ground.changes),
         load=ground.load,
-        baseline=performance(ground.fitted, seed=request.seed),
-        measured_mean=ground.fitted.measured.mean,
-        measured_p95=ground.fitted.measured.p95,
+        baseline=ground.model.performance(None, request.seed),
+        measured_mean=ground.model.measured[0],
+        measured_p95=ground.model.measured[1],
         sweep=sweep,
-        assumptions=tuple(dict.fromkeys(changed(ground.fitted, cases[-1 if at is None else at]).assumptions)),
+        assumptions=tuple(dict.fromkeys(ground.model.assumptions(cases[-1 if at is None else at]))),
         patches=patches(seen.evidence, ground.on.server, wanted),
     )
 
@@ -138,9 +151,9 @@ def swept(seen: SourceEvidence, request: ChangeRequest, text: str, progress: Wat
 def _ground(seen: SourceEvidence, request: ChangeRequest) -> _ForecastContext:
     on = entry_of(seen.evidence, request.entry)
     changes = merged(changes_given(request.settings, models_on(seen.evidence, on.server)), request.changes)
-    fitted = fit(seen.evidence, on)
-    load = load_of(seen.evidence, on, fitted, request)
-    return _ForecastContext(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=request.seed)
+    model = entry_model(seen.evidence, on)
+    load = load_of(model, request)
+    return _ForecastContext(seen=seen, on=on, model=model, changes=changes, load=load, seed=request.seed)
 
 
 def entry_of(evidence: Evidence, name: str | None) -> Subject:
@@ -180,31 +193,40 @@ def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tup
     return tuple(found.values())
 
 
-def load_of(evidence: Evidence, on: Subject, fitted: Fitted, request: ChangeRequest) -> LoadChange:
+def load_of(model: EntryModel, request: ChangeRequest) -> LoadChange:
     """Return the load that is wished for.
 
     Raises:
-        UsageError: a rate is given of a closed loop, or clients of an open one.
+        UsageError: of Triton's models, a rate is given of a closed loop, clients of an open one, or lengths; or what is
+            given cannot be read.
 
     """
-    closed = _clients_now(fitted) is not None
-    if request.clients is not None and not closed:
+    closed, loop = model.clients is not None, isinstance(model, LoopModel)
+    if request.clients is not None and not closed and not loop:
         raise UsageError("requests arrive whatever the server does", where="--clients", hint="give --rate")
-    if request.rate is not None and closed:
+    if request.rate is not None and closed and not loop:
         raise UsageError(
             "clients wait for their answers, so none arrive unasked", where="--rate", hint="give --clients"
         )
-    factor = rate_factor(request.rate, _rate_now(evidence, on, fitted)) if request.rate is not None else 1.0
-    return LoadChange(rate_factor=factor, clients=request.clients)
+    factor = rate_factor(request.rate, model.rate) if request.rate is not None else 1.0
+    prompt, output = _lengths(model, request)
+    return LoadChange(rate_factor=factor, clients=request.clients, prompt_factor=prompt, output_factor=output)
 
 
-def _clients_now(fitted: Fitted) -> int | None:
-    loops = [one for one in fitted.scenario.traffic if isinstance(one, ClosedLoop) and one.entry == fitted.entry]
-    return sum(one.clients for one in loops) or None
-
-
-def _rate_now(evidence: Evidence, on: Subject, fitted: Fitted) -> float:
-    return evidence.read(ARRIVAL_RATE, on).value or fitted.measured.throughput
+def _lengths(model: EntryModel, request: ChangeRequest) -> tuple[float, float]:
+    """Return how many times as long prompts and answers are."""
+    given = {"--prompt-tokens": request.prompt_tokens, "--output-tokens": request.output_tokens}
+    if not isinstance(model, LoopModel):
+        if option := next((option for option, text in given.items() if text), None):
+            hint = "name the page of an LLM server, as trtllm-serve's or vLLM's"
+            raise UsageError("only an engine that is served by itself has tokens", where=option, hint=hint)
+        return 1.0, 1.0
+    now = (model.fitted.load.prompt.mean, model.fitted.load.answer.mean)
+    prompt, output = (
+        length_factor(text, mean, option) if text else 1.0
+        for (option, text), mean in zip(given.items(), now, strict=True)
+    )
+    return prompt, output
 
 
 def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
@@ -215,7 +237,7 @@ def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
         raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
     value = given.values[at]
     request = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
-    return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, request))
+    return ground.what_if(load=load_of(ground.model, request))
 
 
 def _whole(text: str) -> int:
@@ -228,14 +250,13 @@ def _now(ground: _ForecastContext, given: SweepGiven) -> int | None:
     """Return the position of the value in effect; None where it is not among them, or not known."""
     if given.kind == "setting":
         change = given.changes[0]
-        config = ground.evidence.config(Subject(server=ground.on.server, model=change.model))
-        held = current(config, change.settings[0].path) if config is not None else None
-        same = [config is not None and one.settings[0].value == held for one in given.changes]
+        held, known = ground.model.value_now(change.model, change.settings[0].path)
+        same = [known and one.settings[0].value == held for one in given.changes]
     elif given.kind == "rate":
-        rate = _rate_now(ground.evidence, ground.on, ground.fitted)
+        rate = ground.model.rate
         same = [abs(rate_factor(value, rate) - 1.0) < _SAME_RATE for value in given.values]
     else:
-        same = [_whole(value) == _clients_now(ground.fitted) for value in given.values]
+        same = [_whole(value) == ground.model.clients for value in given.values]
     return same.index(True) if True in same else None
 
 

@@ -54,6 +54,30 @@ class StagePerformance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLatency:
+    """What requests experience in an engine that is served by itself; None where it cannot keep up.
+
+    Attributes:
+        first_token: mean seconds to the first token.
+        first_token_p95: 95th percentile of the same.
+        per_token: mean seconds of an output token after the first.
+        queue: mean seconds until the engine begins with a request.
+        running: mean requests that have a slot.
+        cache_share: mean share of the KV cache that is in use; None where its size is not known.
+        preempted: how often a running request is put back for lack of cache, per request.
+
+    """
+
+    first_token: Estimate | None
+    first_token_p95: Estimate | None
+    per_token: Estimate | None
+    queue: Estimate | None
+    running: Estimate
+    cache_share: Estimate | None
+    preempted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
     """What requests to one entry experience, by the server's own clock.
 
@@ -68,6 +92,7 @@ class Performance:
         stages: in the order of the ensemble's steps.
         mean_most: the most mean seconds that a window of the measured length showed in any draw, those included in
             which a stage does not keep up; None where none was drawn.
+        engine: of an engine that is served by itself, first tokens and the time between tokens; else None.
 
     """
 
@@ -80,6 +105,7 @@ class Performance:
     rejected: float
     stages: tuple[StagePerformance, ...]
     mean_most: float | None = None
+    engine: EngineLatency | None = None
 
     def beyond(self, mean_seconds: float) -> float:
         """Return the seconds by which a measured mean lies outside the interval of this one; infinite without any.

@@ -36,7 +36,7 @@ class Setting:
     Attributes:
         path: field names joined by dots, as in `dynamic_batching.max_queue_delay_microseconds`;
             `parameters.KEY` is a backend parameter; `engine.NAME` a limit built into a TensorRT engine,
-            which no file states.
+            or an option of a server without Triton, which no `config.pbtxt` states.
         value: what the field shall be; None removes it. `dynamic_batching` itself takes True (the block
             exists). `version_policy` takes `all`, `latest:2` or `specific:1,3`. Times are in the field's
             own unit.
@@ -111,6 +111,13 @@ def _integer(low: int, high: int) -> Callable[[SettingValue], bool]:
     return lambda value: _is_int(value) and low <= value <= high
 
 
+def _share(value: SettingValue) -> bool:
+    try:
+        return 0 < float(str(value)) <= 1
+    except ValueError:
+        return False
+
+
 def _sizes(value: SettingValue) -> bool:
     return isinstance(value, tuple) and bool(value) and all(_is_int(size) and 1 <= size <= _INT32_MAX for size in value)
 
@@ -162,18 +169,47 @@ _RULES: Mapping[str, _Rule] = {
 }
 _PARAMETER = _Rule(fits=_text, wants="text")
 _ENGINE_LIMIT = _Rule(fits=_integer(1, _INT32_MAX), wants="a whole number from 1", removable=False)
-_ENGINE_LIMITS = ("max_batch_size", "max_num_tokens", "max_input_len", "max_seq_len", "max_beam_width")
+_ENGINE_LIMITS: Mapping[str, _Rule] = {
+    **dict.fromkeys(("max_batch_size", "max_num_tokens", "max_input_len", "max_seq_len"), _ENGINE_LIMIT),
+    **dict.fromkeys(("max_beam_width", "kv_blocks", "kv_cache_tokens"), _ENGINE_LIMIT),
+    "kv_memory_fraction": _Rule(fits=_share, wants="a share of the memory, as 0.9", removable=False),
+    "chunked_prefill": _Rule(fits=_flag, wants="True or False", removable=False),
+}
+# What servers call the same, with underscores: TensorRT-LLM, vLLM, SGLang, Dynamo.
+_ENGINE_WORDS: Mapping[str, str] = {
+    "max_num_seqs": "max_batch_size",
+    "max_running_requests": "max_batch_size",
+    "max_num_batched_tokens": "max_num_tokens",
+    "chunked_prefill_size": "max_num_tokens",
+    "num_gpu_blocks_override": "kv_blocks",
+    "max_total_tokens": "kv_cache_tokens",
+    "kv_cache_config.max_tokens": "kv_cache_tokens",
+    "kv_cache_config.free_gpu_memory_fraction": "kv_memory_fraction",
+    "kv_cache_free_gpu_memory_fraction": "kv_memory_fraction",
+    "free_gpu_memory_fraction": "kv_memory_fraction",
+    "gpu_memory_utilization": "kv_memory_fraction",
+    "mem_fraction_static": "kv_memory_fraction",
+    "enable_chunked_prefill": "chunked_prefill",
+    "enable_chunked_context": "chunked_prefill",
+}
 
 KNOWN_PATHS = frozenset({*_RULES, "parameters.KEY", *(f"engine.{name}" for name in _ENGINE_LIMITS)})
 """Every path a setting may have; KEY stands for any parameter."""
+
+
+def known_path(path: str) -> str:
+    """Return the path of a setting that is spelled as a server's own option: `engine.max-num-seqs` for one."""
+    head, _, rest = path.partition(".")
+    word = rest.lstrip("-").replace("-", "_")
+    return f"engine.{_ENGINE_WORDS.get(word, word)}" if head == "engine" else path
 
 
 def _rule(path: str) -> _Rule | None:
     head, _, rest = path.partition(".")
     if head == "parameters" and rest and rest.isprintable():
         return _PARAMETER
-    if head == "engine" and rest in _ENGINE_LIMITS:
-        return _ENGINE_LIMIT
+    if head == "engine":
+        return _ENGINE_LIMITS.get(rest)
     return _RULES.get(path)
 
 

@@ -9,11 +9,11 @@ from click.testing import CliRunner, Result
 
 from diagnostics.cli import whatif
 from diagnostics.cli.main import main
-from diagnostics.diagnosis import proposing
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast import entry_model
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Forecast, Performance
@@ -51,8 +51,8 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
         evidence=evidence, window=WindowFacts(start=window.start, end=window.end, sources=("triton-0",))
     )
     monkeypatch.setattr(whatif, "see", lambda _: seen)
-    monkeypatch.setattr(proposing, "performance", performed)
-    monkeypatch.setattr(proposing, "forecast", forecast)
+    monkeypatch.setattr(entry_model, "performance", performed)
+    monkeypatch.setattr(entry_model, "forecast", forecast)
     return wanted
 
 
@@ -132,7 +132,7 @@ def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
         traffic = (ClosedLoop(entry="chat", clients=4),)
         return replace(fitted, scenario=replace(fitted.scenario, traffic=traffic))
 
-    monkeypatch.setattr(proposing, "fit", closed)
+    monkeypatch.setattr(entry_model, "fit", closed)
 
     report = json.loads(run("--sweep", "clients=2..6:2", "--output", "json").output)
     assert ([point["value"] for point in report["points"]], report["now"]) == (["2", "4", "6"], "4")

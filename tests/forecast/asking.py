@@ -22,12 +22,13 @@ from diagnostics.cli import verify as verifying
 from diagnostics.cli.evidence_source import see_captures
 from diagnostics.cli.sources import WindowOptions, explain_captures
 from diagnostics.cli.tuning import Aim, tuned
-from diagnostics.diagnosis import proposing
 from diagnostics.diagnosis.change_options import changes_given, models_on
 from diagnostics.diagnosis.proposal import Proposal
 from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, load_of, proposed
 from diagnostics.diagnosis.validation import validated
 from diagnostics.errors import DiagError
+from diagnostics.forecast import entry_model
+from diagnostics.forecast.entry_model import SchedulerModel
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
@@ -45,6 +46,7 @@ from diagnostics.render.tuning.document import tuned_document
 from diagnostics.render.tuning.json import tuned_report, tuning_schema
 from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report
+from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.simulation.scenario import ClosedLoop
 from tests.forecast.contradictions import contradictions, effects_of_nothing
 from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
@@ -205,7 +207,7 @@ def _hold_direction(before: Fitted, after: Fitted, found: Proposal) -> None:
 def _what_if(seen: SourceEvidence, request: ChangeRequest) -> WhatIf:
     on = entry_of(seen.evidence, None)
     changes = changes_given(request.settings, models_on(seen.evidence, on.server))
-    load = load_of(seen.evidence, on, _fit(seen.evidence, on), request)
+    load = load_of(SchedulerModel(_fit(seen.evidence, on), seen.evidence.read(ARRIVAL_RATE, on).value), request)
     return WhatIf(changes=changes, rate_factor=load.rate_factor, clients=load.clients)
 
 
@@ -252,7 +254,7 @@ def main() -> None:
     signal.signal(signal.SIGPROF, _too_long)
     number, of = map(int, part.split("/"))
     window = Window(Path(path), Path(other), quick="--quick" in sys.argv)
-    with patch.object(proposing, "fit", _fit), patch.object(tuning, "fit", _fit):
+    with patch.object(entry_model, "fit", _fit), patch.object(tuning, "fit", _fit):
         for at, (name, ask) in enumerate(window.cases()):
             if case not in name or (at + len(path) + sum(path.encode())) % of != number:
                 continue

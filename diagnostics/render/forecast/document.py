@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import SweepPoint
 from diagnostics.render.document import (
     BarRow,
@@ -66,6 +66,9 @@ def load(one: LoadChange) -> Iterator[str]:
         yield f"{_factor(one.rate_factor)} times the arrivals"
     if one.clients is not None:
         yield f"{one.clients} clients"
+    for factor, what in ((one.prompt_factor, "prompts"), (one.output_factor, "answers")):
+        if factor != 1.0:
+            yield f"{_factor(factor)} times the tokens of {what}"
 
 
 def _factor(value: float) -> str:
@@ -109,9 +112,30 @@ def rows(before: Performance, after: Performance) -> list[tuple[str, str, str, s
     rate = Unit.PER_SECOND.show
     served, later = before.throughput, after.throughput
     found.append(("throughput", rate(served.value), rate(later.value), relative(served, later).strip(" ()")))
+    if before.engine is not None and after.engine is not None:
+        found += _engine_rows(before.engine, after.engine)
     if before.rejected > 0 or after.rejected > 0:
         found.append(("rejected", rate(before.rejected), rate(after.rejected), ""))
     return found
+
+
+_ENGINE_TIMES = {
+    "TTFT mean": "first_token",
+    "TTFT p95": "first_token_p95",
+    "per token": "per_token",
+    "in queue": "queue",
+}
+
+
+def _engine_rows(before: EngineLatency, after: EngineLatency) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what requests experience in an engine."""
+    for title, name in _ENGINE_TIMES.items():
+        now, then = getattr(before, name), getattr(after, name)
+        yield title, estimate(now), estimate(then), relative(now, then).strip(" ()")
+    count, share = Unit.COUNT.show, Unit.RATIO.show
+    yield "running", count(before.running.value), count(after.running.value), ""
+    if before.cache_share is not None and after.cache_share is not None:
+        yield "KV cache", share(before.cache_share.value), share(after.cache_share.value), ""
 
 
 def stages(before: Performance, after: Performance) -> list[tuple[str, str, str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance
 from diagnostics.render.forecast.document import cannot_keep_up, setting_text
 from diagnostics.render.json_head import Json, head, schema_text, window_json
 from diagnostics.signals.signal import Subject
@@ -58,6 +58,20 @@ def performance_json(one: Performance) -> Json:
         "throughput_interval90": _interval(one.throughput),
         "rejected_per_second": one.rejected,
         "stages": [_stage(stage) for stage in one.stages],
+        **({"engine": _engine(one.engine)} if one.engine is not None else {}),
+    }
+
+
+def _engine(one: EngineLatency) -> Json:
+    """Return what requests experience in an engine that is served by itself."""
+    return {
+        "estimated": True,
+        "first_token_seconds": {"mean": estimate_json(one.first_token), "p95": estimate_json(one.first_token_p95)},
+        "per_token_seconds": estimate_json(one.per_token),
+        "queue_seconds": estimate_json(one.queue),
+        "running": estimate_json(one.running),
+        "kv_cache_share": estimate_json(one.cache_share),
+        "preemptions_per_request": one.preempted,
     }
 
 
@@ -112,7 +126,12 @@ def entry_json(on: Subject) -> Json:
 
 
 def _load(load: LoadChange) -> Json:
-    return {"rate_factor": load.rate_factor, "clients": load.clients}
+    return {
+        "rate_factor": load.rate_factor,
+        "clients": load.clients,
+        "prompt_factor": load.prompt_factor,
+        "output_factor": load.output_factor,
+    }
 
 
 def _stage(stage: StagePerformance) -> Json:

@@ -31,6 +31,7 @@ At = Annotated[float | None, Field(description="A moment of the past in Unix sec
 Since = Annotated[float, Field(description="How many seconds before that moment to look.")]
 Settings = Annotated[Sequence[str], Field(description="MODEL.SETTING=VALUE, as in safety.instance_group.count=2.")]
 Rate = Annotated[str, Field(description="How much arrives: a multiple of now (2x), or requests per second (40/s).")]
+Tokens = Annotated[str, Field(description="Tokens of an LLM engine's requests: a multiple of now (2x), or a mean.")]
 Lasting = Annotated[str, Field(description="open, closed or any.")]
 
 
@@ -63,9 +64,17 @@ class ServiceTools:
         """Show what one check saw, and what would have changed its mind."""
         return await self._read(f"/deployments/{quote(deployment, safe='')}/checks/{quote(check, safe='')}")
 
-    async def whatif(self, deployment: Deployment, settings: Settings = (), rate: Rate = "") -> str:
+    async def whatif(
+        self,
+        deployment: Deployment,
+        settings: Settings = (),
+        rate: Rate = "",
+        prompt_tokens: Tokens = "",
+        output_tokens: Tokens = "",
+    ) -> str:
         """Say what a change of settings or load would do to a deployment; nothing is changed."""
-        load = {"rate": rate} if rate else {}
+        given = {"rate": rate, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
+        load = {name: text for name, text in given.items() if text}
         return await self._read("/whatif", deployment=deployment, set=list(settings), output="markdown", **load)
 
     async def incidents(self, state: Lasting = "any", limit: int = 20) -> str:

@@ -49,7 +49,7 @@ def forecast_of(context: WebContext, deployment: str, request: ChangeRequest) ->
         Unpredictable: the evidence does not suffice; it says what to measure.
 
     """
-    if not (request.settings or request.rate or request.clients):
+    if not (request.settings or request.rate or request.clients or request.prompt_tokens or request.output_tokens):
         hint = "as in set=safety.instance_group.count=2"
         raise UsageError("say what to change", where="set, rate, clients", hint=hint)
     evaluation = context.service.board.read().evaluations.get(deployment)
@@ -103,6 +103,13 @@ Texts = Annotated[
 ]
 
 
+Rate = Annotated[str | None, Query(max_length=20, description="How much arrives: a multiple of now (2x), or 40/s.")]
+Length = Annotated[
+    str | None,
+    Query(max_length=20, description="Tokens of an LLM engine's prompts or answers: a multiple (2x), or a mean."),
+]
+
+
 def what_if_router(context: WebContext) -> APIRouter:
     """Return `/api/v1/whatif`."""
     routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[NOW])
@@ -111,22 +118,29 @@ def what_if_router(context: WebContext) -> APIRouter:
     def whatif(
         deployment: OfDeployment,
         set: Texts = None,
-        rate: Annotated[
-            str | None, Query(max_length=20, description="How much arrives: a multiple of now (2x), or 40/s.")
-        ] = None,
+        rate: Rate = None,
         clients: Annotated[
             int | None, Query(ge=1, le=100_000, description="How many clients wait for their answers.")
         ] = None,
         entry: Annotated[
             str | None, Query(max_length=200, description="The ensemble or model to forecast. The busiest by default.")
         ] = None,
+        prompt_tokens: Length = None,
+        output_tokens: Length = None,
         output: Annotated[ForecastOutput, Query(description="Form of the answer.")] = ForecastOutput.JSON,
     ) -> Response:
         """Forecast a change of settings or load from the newest window; nothing is changed. One is made at a time."""
         known = {**context.service.deployments, **context.service.board.read().evaluations}
         if deployment not in known:
             raise HTTPException(404, f"there is no deployment {deployment!r}")
-        request = ChangeRequest(settings=tuple(set or ()), rate=rate, clients=clients, entry=entry)
+        request = ChangeRequest(
+            settings=tuple(set or ()),
+            rate=rate,
+            clients=clients,
+            entry=entry,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+        )
         try:
             found = forecast_of(context, deployment, request)
         except DiagError as error:
