@@ -14,6 +14,7 @@ the model looks slow.
 - An engine that schedules one request at a time, whatever its maximum (`inflight-batching-off`).
 - Pipeline parallelism: requests of other micro batches look as if they waited.
 - A burst: requests wait at few reads only.
+- Another process that takes most of the card: slots stay taken because iterations are long. The result is unknown.
 
 Where the engine exports no KV cache, nearly all slots have to be taken at nearly all reads. A full cache leaves some
 free.
@@ -40,6 +41,7 @@ from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Sugg
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     SLOTS_LEFT,
+    SLOTS_TAKEN,
     cache_is_short,
     held_earlier,
     restarted_with,
@@ -58,6 +60,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
+from diagnostics.signals.neighbours import FOREIGN_SHARE
 from diagnostics.signals.signal import Missing, Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
@@ -78,11 +81,23 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return quiet
     if not slots_are_taken(ledger, subject):
         return Quiet(because="slots are free while requests wait")
+    if _may_be_held_by_others(ledger, subject):
+        raise ledger.conflicting(FOREIGN_SHARE)
     if _nothing_but_slots(ledger, subject):
         return _finding(ledger, subject, "and nothing shows whether its KV cache has room for more at once")
     if cache_is_short(ledger.as_rival(), subject):
         return Quiet(because="the KV cache is as short as the slots: neither limit alone would help")
     return _finding(ledger, subject, "while its KV cache has room")
+
+
+def _may_be_held_by_others(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether slots would be free without the turns that other processes take of the card.
+
+    Iterations, and with them the stay of each request, would be shorter by that share (Little's law).
+    """
+    fill = ledger.evidence.read(ENGINE_SLOT_FILL, subject).value or 0.0
+    taken = ledger.evidence.read(FOREIGN_SHARE, subject).value or 0.0
+    return fill * (1.0 - taken) < SLOTS_TAKEN.value
 
 
 def _nothing_but_slots(ledger: Ledger, subject: Subject) -> bool:

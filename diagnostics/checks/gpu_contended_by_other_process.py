@@ -106,7 +106,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
             text=f"stop process {_process(ledger, subject)} or move it off {name_of(subject)}, and keep the card for "
             "Triton (exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run "
             "MPS",
-            relieves=True,
+            relieves=measured,
         ),
     )
 

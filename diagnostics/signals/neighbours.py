@@ -86,28 +86,37 @@ def _stays(view: ModelView) -> list[tuple[float, float]]:
     found = strangers(view)
     if isinstance(found, Missing):
         return []
-    cards = view.gpu_series()
-    times = sorted(
-        {
-            sample.at
-            for sample in view.window.gpus
-            for gpu in sample.gpus
-            if sample.at is not None and gpu.uuid in cards and _sm_share(gpu, found) >= _WORKS
-        }
-    )
     stays: list[tuple[float, float]] = []
-    for at in times:
-        begun = stays.pop()[0] if stays and at - stays[-1][1] <= _LONGEST_PAUSE else at
-        stays.append((begun, at))
+    working = False
+    for at, works in _looks(view, found):
+        if works:
+            begun = stays.pop()[0] if stays and (working or at - stays[-1][1] <= _LONGEST_PAUSE) else at
+            stays.append((begun, at))
+        working = works
     return stays
+
+
+def _looks(view: ModelView, found: set[int]) -> list[tuple[float, bool]]:
+    """Return when it was asked who works on the cards, in time order, and whether a stranger did on one of them.
+
+    Where that question takes long, most samples leave it out: they say nothing of it.
+    """
+    cards, looks = view.gpu_series(), dict[float, bool]()
+    for sample in view.window.gpus:
+        for gpu in sample.gpus:
+            if sample.at is not None and gpu.uuid in cards and gpu.process_sm is not None:
+                looks[sample.at] = looks.get(sample.at, False) or _sm_share(gpu, found) >= _WORKS
+    return sorted(looks.items())
 
 
 def _stay_share(view: ModelView) -> Reading:
     if isinstance(found := strangers(view), Missing):
         return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
-    stayed = sum(end - start for start, end in _stays(view))
-    share = stayed / view.seconds if view.seconds > 0 else 0.0
-    return Reading.of(min(share, 1.0), Unit.RATIO, _HOST_AND_NVML)
+    looks = _looks(view, found)
+    span = looks[-1][0] - looks[0][0] if looks else 0.0
+    if span <= 0:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS if looks else Missing.NOT_EXPORTED, Unit.RATIO, _HOST_AND_NVML)
+    return Reading.of(sum(end - start for start, end in _stays(view)) / span, Unit.RATIO, _HOST_AND_NVML)
 
 
 def _during_stay(view: ModelView) -> When | None:

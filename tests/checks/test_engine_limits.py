@@ -19,6 +19,7 @@ from diagnostics.signals.engine import (
     ENGINE_WORK_SECONDS,
 )
 from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_TOKENS_FILL
+from diagnostics.signals.neighbours import FOREIGN_SHARE
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from tests.checks.stated import decided
@@ -31,6 +32,8 @@ LIMITS: tuple[tuple[str, int, Signal, float, float], ...] = (
     ("engine-batch-limit", 0, ENGINE_KV_BLOCKED, 0.45, 0.55),
     ("engine-batch-limit", 0, ENGINE_MICRO_BATCHES, 1.86, 2.14),
     ("engine-batch-limit", 0, ENGINE_PAUSED_SHARE, 0.30, 0.36),
+    # Of 92 % of the slots, what the other process leaves is 65 %.
+    ("engine-batch-limit", 0, FOREIGN_SHARE, 0.27, 0.32),
     ("kv-cache-exhausted", 0, ENGINE_WAITING_SHARE, 0.36, 0.30),
     ("kv-cache-exhausted", 0, ENGINE_PAUSED_SHARE, 0.30, 0.36),
     ("kv-cache-exhausted", 0, ENGINE_SLOT_FILL, 0.85, 0.95),

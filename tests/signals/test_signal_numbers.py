@@ -246,6 +246,24 @@ def test_a_stranger_works_from_five_per_cent_of_the_processors_on(percent: int, 
     assert (FOREIGN_STAY.read(card_view(window)).value == 1.0) is works
 
 
+@pytest.mark.parametrize(("between", "stays"), [(None, True), ([{"pid": 101, "sm_percent": 20}], False)])
+def test_samples_that_leave_processes_out_say_nothing_of_a_strangers_stay(
+    between: list[dict[str, int]] | None, stays: bool
+) -> None:
+    """Where that question takes long it is asked every ninth time only."""
+    groups = [{"kind": "KIND_GPU", "count": 1, "gpus": [0]}]
+    stage = Stage("m", rate=20, execution=0.02, config=model_config("m", groups=groups))
+    listed = working((101, 20), (900, 60))
+    reads = iter(range(1000))
+    window = machine_window(
+        SyntheticTriton(models=(stage,), cpu_busy=None),
+        gpus=lambda _: [listed if next(reads) % 9 == 0 else {**listed, "process_utilization": between}],
+        hosts=lambda _: processes(101),
+    )
+
+    assert (FOREIGN_STAY.read(card_view(window)).value == 1.0) is stays
+
+
 def test_a_clients_record_is_cut_into_seconds_and_what_company_costs_is_reported() -> None:
     """In each second twenty requests arrive at once, and forty in one of twenty; they take longer in company."""
     story = story_scrapes({KEY: [Did(requests=40, seconds=0.1)] * 30})
