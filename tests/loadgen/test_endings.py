@@ -38,13 +38,14 @@ def test_work_ends_at_its_deadline_or_at_once_on_ctrl_c() -> None:
 
 
 def test_sigterm_ends_a_measurement_once_and_nothing_interrupts_its_end() -> None:
+    handler = signal.getsignal(signal.SIGINT)
     with interruptible() as settle:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         settle()
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_sigterm_ends_what_a_shell_started_in_the_background_with_ctrl_c_ignored() -> None:
