@@ -104,4 +104,5 @@ def test_workers_read_the_last_report_of_each_other(tmp_path: Path, server: Post
         first.put(WorkerReport(0, at, b"mine"))
         second.put(WorkerReport(1, at, b"yours"))
 
-    assert second.read() == [WorkerReport(0, 2.0, b"mine"), WorkerReport(1, 2.0, b"yours")]
+    assert second.read(2) == [WorkerReport(0, 2.0, b"mine"), WorkerReport(1, 2.0, b"yours")]
+    assert second.read(1) == [WorkerReport(0, 2.0, b"mine")]
