@@ -81,14 +81,11 @@ def _foreign_process(view: ModelView) -> Reading:
     return Reading.of(float(max(work, key=lambda pid: work[pid])), Unit.COUNT, _HOST_AND_NVML)
 
 
-def _stays(view: ModelView) -> list[tuple[float, float]]:
+def _stays(looks: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
     """Return the stretches (Unix seconds) in which a stranger worked on one of the cards; a short pause ends none."""
-    found = strangers(view)
-    if isinstance(found, Missing):
-        return []
     stays: list[tuple[float, float]] = []
     working = False
-    for at, works in _looks(view, found):
+    for at, works in looks:
         if works:
             begun = stays.pop()[0] if stays and (working or at - stays[-1][1] <= _LONGEST_PAUSE) else at
             stays.append((begun, at))
@@ -116,11 +113,12 @@ def _stay_share(view: ModelView) -> Reading:
     span = looks[-1][0] - looks[0][0] if looks else 0.0
     if span <= 0:
         return Reading.unknown(Missing.TOO_FEW_EVENTS if looks else Missing.NOT_EXPORTED, Unit.RATIO, _HOST_AND_NVML)
-    return Reading.of(sum(end - start for start, end in _stays(view)) / span, Unit.RATIO, _HOST_AND_NVML)
+    return Reading.of(sum(end - start for start, end in _stays(looks)) / span, Unit.RATIO, _HOST_AND_NVML)
 
 
 def _during_stay(view: ModelView) -> When | None:
-    stays = _stays(view)
+    found = strangers(view)
+    stays = [] if isinstance(found, Missing) else _stays(_looks(view, found))
     if not stays:
         return None
 
