@@ -6,4 +6,8 @@ A second part compares what the search suggests from one recorded window with a 
 
     python -m tests.prediction run --folder .bench-prediction --parallel 4 --budget 20
     python -m tests.prediction score .bench-prediction
+
+A third part needs no Triton: `engines` predicts recordings of a real engine from those of another setting or load.
+
+    python -m tests.prediction engines
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.prediction run|score|pack`."""
+"""`python -m tests.prediction run|score|pack|engines`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.prediction.backlog import Backlog
 from tests.prediction.folder import Folder
 from tests.prediction.groups import gpu_points, points
 from tests.prediction.plan import POINT_SECONDS, Job, jobs
-from tests.prediction.readme import write_block
+from tests.prediction.readme import ENGINES, write_block
 from tests.prediction.running import GPU_PROCESSORS, gpu_name, measure_all, shares
 from tests.prediction.sweeps import sweeps
 
@@ -42,9 +42,14 @@ def main() -> int:
     packing = verbs.add_parser("pack", help="write what scoring needs of a folder into another one, as few files")
     packing.add_argument("folder", type=Path)
     packing.add_argument("into", type=Path)
+    engines = verbs.add_parser("engines", help="predict each recorded pair of a real engine from its first recording")
+    engines.add_argument("folders", type=Path, nargs="*", help="as tests.benchmark.engine writes them, or packed")
+    engines.add_argument("--only", action="append", default=[], help="pairs with a recording of this name; repeatable")
+    engines.add_argument("--jobs", type=int, help="processes; by default as many as processors")
+    engines.add_argument("--readme", type=Path, help="write the tables between its two markers")
     arguments = parser.parse_args()
     try:
-        return {"run": _run, "score": _score, "pack": _pack}[arguments.verb](arguments)
+        return {"run": _run, "score": _score, "pack": _pack, "engines": _engines}[arguments.verb](arguments)
     except DiagError as error:
         print(error, file=sys.stderr)
         return 2
@@ -96,6 +101,19 @@ def _score(arguments: argparse.Namespace) -> int:
 
 def _pack(arguments: argparse.Namespace) -> int:
     Folder(arguments.folder).pack(arguments.into, [job.name for job in _jobs(POINT_SECONDS) if job.kept])
+    return 0
+
+
+def _engines(arguments: argparse.Namespace) -> int:
+    from tests.prediction.engines import FOLDERS, engine_lines, pairs, recordings, results
+
+    found = pairs(recordings(arguments.folders or FOLDERS))
+    wanted = [pair for pair in found if not arguments.only or set(pair.names) & set(arguments.only)]
+    lines = list(engine_lines(results(wanted, arguments.jobs)))
+    for line in lines:
+        print(line)
+    if arguments.readme is not None:
+        write_block(arguments.readme, lines, ENGINES)
     return 0
 
 

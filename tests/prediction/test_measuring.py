@@ -18,7 +18,7 @@ from tests.prediction.keeping import thinned
 from tests.prediction.measured import Interval, Measured, bootstrap, percentile
 from tests.prediction.plan import Job, Load
 from tests.prediction.reading import Bodies, read
-from tests.prediction.readme import BEGIN, END, write_block
+from tests.prediction.readme import ENGINES, STAGES, block_lines, write_block
 from tests.prediction.running import shares
 
 QUIET = Machine(busy_share=0.3, steal_share=0.0, throttled_seconds=0.0, late_seconds=0.0)
@@ -225,12 +225,14 @@ def test_a_folder_packs_into_one_that_reads_the_same(tmp_path: Path) -> None:
         folder.came_from({"cpu": "y"})
 
 
-def test_only_the_block_between_the_markers_is_written(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
-    write_block(readme, ["one", "two"])
+@pytest.mark.parametrize("name", [STAGES, ENGINES])
+def test_only_the_block_between_the_markers_is_written(tmp_path: Path, name: str) -> None:
+    readme, begin, end = tmp_path / "README.md", f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    readme.write_text(f"before\n{begin}\nold\n{end}\nafter\n", "utf-8")
+    write_block(readme, ["one", "two"], name)
 
-    assert readme.read_text("utf-8") == f"before\n{BEGIN}\none\ntwo\n{END}\nafter\n"
+    assert readme.read_text("utf-8") == f"before\n{begin}\none\ntwo\n{end}\nafter\n"
+    assert block_lines(readme, name) == ["one", "two"]
     readme.write_text("no markers", "utf-8")
     with pytest.raises(UsageError, match="lacks the lines"):
-        write_block(readme, [])
+        write_block(readme, [], name)
