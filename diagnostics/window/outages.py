@@ -19,10 +19,11 @@ from diagnostics import names
 from diagnostics.window.counters import MOST_MISSED_ROUNDS, Counter, CounterStep, CounterTable, Opened
 from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
 from diagnostics.window.logs import LogEvent, LogKind
-from diagnostics.window.unanswered import INFERENCE_PORT
+from diagnostics.window.unanswered import INFERENCE_PORT, FailedRead
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
-from diagnostics.wire.failed_reads import unanswered
+from diagnostics.wire.failed_reads import longest_wait, unanswered
 from diagnostics.wire.host import HostSample
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import IndexEntry
 
 INDEX, LOG, READS, PORT, HOST = "index", "log", "failed reads", "failed reads of the inference port", "host"
@@ -35,8 +36,6 @@ FEWEST_RESTARTED = 2
 # The kernel counts processor time in ticks of 10 ms: where ten are usual, none at all is no chance (e^-10).
 _TICKS_MISSED = 0.1
 _SLACK = 1e-6
-# Readers, and proxies on their way, wait no longer than a minute for an answer.
-_LONGEST_READ = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,24 +372,39 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     often = max(server.reads.values(), key=len)
     rounds = [later - sooner for (sooner, _), (later, _) in pairwise(often) if later > sooner]
     answered = sorted({at for reads in server.reads.values() for at, _ in reads} | {at for at, _ in server.index})
-    tried = sorted(one.at for one in server.failed)
-    if not answered and len(tried) > 1 and all(unanswered(one.reason) for one in server.failed):
-        yield Outage(after=None, since=tried[0], until=tried[-1], before=None, source=READS)
+    failed = sorted(one for one in server.failed if one.kind is not BodyKind.HOST)  # nobody asks the server for that
+    if not answered and len(failed) > 1 and all(unanswered(one.reason) for one in failed):
+        yield Outage(after=None, since=failed[0].at, until=failed[-1].at, before=None, source=READS)
     if not rounds:
         return
     usual = median(rounds)
-    last = max([end, *tried])
+    steady = {at: mono for reads in server.reads.values() for at, mono in reads}
+    last = max([end, *(one.at for one in failed)])
     for sooner, later in pairwise([*answered, last]):
-        if later - sooner <= MOST_MISSED_ROUNDS * usual:
+        if _least(steady, sooner, later) <= MOST_MISSED_ROUNDS * usual:
             continue
-        failed = [at for at in tried if sooner < at <= later]
+        tries = [one for one in failed if sooner < one.at <= later]
         back = later if later in answered else None
         until = later - usual if back else later
-        since, until = (failed[0], failed[-1]) if failed else (sooner + usual, until)
-        # One read that failed at its edge says nothing of the rest: two recordings kept in one folder look like this.
-        untried = max(after - before for before, after in pairwise([sooner, *failed, later]))
-        tried_it = bool(failed) and untried <= max((later - sooner) / 2, _LONGEST_READ)
-        yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried_it)
+        since, until = (tries[0].at, tries[-1].at) if tries else (sooner + usual, until)
+        tried = bool(tries) and _longest_untried(sooner, tries, later) <= (later - sooner) / 2
+        yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried)
+
+
+def _least(steady: Mapping[float, float], sooner: float, later: float) -> float:
+    """Return the seconds between two reads by the clock that says less: one that was set jumps, and no time passes."""
+    apart = later - sooner
+    known = sooner in steady and later in steady
+    return min(apart, steady[later] - steady[sooner]) if known else apart
+
+
+def _longest_untried(sooner: float, tries: Sequence[FailedRead], later: float) -> float:
+    """Return the longest time between two answers in which no read was under way; a failed one is filed as it ended.
+
+    One that failed at the edge says nothing of the rest: two recordings kept in one folder look like this.
+    """
+    begun = [*(one.at - longest_wait(one.reason) for one in tries), later]
+    return max(start - ended for ended, start in zip([sooner, *(one.at for one in tries)], begun, strict=True))
 
 
 def _stopped(server: ServerWindow) -> Iterator[Outage]:
@@ -448,10 +462,10 @@ def _grown(sooner: HostSample, later: HostSample) -> float | None:
 
 
 def _fell(server: ServerWindow, one: Outage) -> bool:
-    """Return whether all that is counted stood lower when a server answered again."""
+    """Return whether all that is counted stood lower when a server answered again, and not because a clock was set."""
     back = {mono for reads in server.reads.values() for at, mono in reads if one.may_hold(at - _SLACK, at)}
     tables = [table for source in (METRICS, STATISTICS) for table in server.tables[source].values() if table.counts]
-    return bool(tables) and all(back.intersection(table.fell_at) for table in tables)
+    return bool(tables) and all(back.intersection(table.fell_at) and not table.clock_set_back for table in tables)
 
 
 def _restarted(server: ServerWindow) -> Iterator[Outage]:

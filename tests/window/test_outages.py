@@ -195,6 +195,39 @@ class TestServers:
 
         assert (one.model, one.since, one.until) == ("", 14.0, 20.0)
 
+    @pytest.mark.parametrize(
+        ("reason", "at", "kind", "tried"),
+        [
+            ("connection refused", 12.5, BodyKind.METRICS, False),
+            ("HTTP 503", 21.5, BodyKind.STATISTICS, False),
+            ("no answer within 5 s", 17.5, BodyKind.METRICS, True),
+            ("no answer within 3 s", 17.5, BodyKind.METRICS, True),
+            ("no answer within 3 s", 21.0, BodyKind.METRICS, False),
+            ("the connection was closed before an answer", 21.9, BodyKind.METRICS, True),
+            ("connection refused", 17.0, BodyKind.HOST, False),
+        ],
+    )
+    def test_a_failed_read_tells_of_the_time_for_which_it_can_have_waited(
+        self, reason: str, at: float, kind: BodyKind, tried: bool
+    ) -> None:
+        failed = Scrape(server=SERVER, kind=kind, at=START + at, mono=START + at, error=reason)
+        (one,) = found([*self.restarted(4), failed])
+
+        assert one.tried is tried
+
+    def test_a_clock_that_is_set_leaves_no_hole_where_steady_time_went_on(self) -> None:
+        steady = story_scrapes({M: [BUSY] * 10, OTHER: [BUSY] * 10})
+
+        assert found([replace(s, at=s.at + 30.0) if s.at > START + 10.0 else s for s in steady]) == []
+
+    def test_reads_that_a_clock_filed_too_early_are_no_restart(self) -> None:
+        steady = story_scrapes({M: [BUSY] * 20, OTHER: [BUSY] * 20})
+        early = [replace(s, at=s.at - 60.0, mono=s.mono - 60.0) if 14.0 <= s.at - START <= 26.0 else s for s in steady]
+        outages_then = found(early)
+
+        assert [one.state for one in outages_then if one.state] == []
+        assert not any(one.tried for one in outages_then)
+
     def test_a_restart_between_two_reads_is_one_of_unknown_length(self) -> None:
         (one,) = found(self.restarted(0))
 
