@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import sqrt
 from typing import NamedTuple
 
 from diagnostics.wire.failed_reads import refused, unanswered
@@ -18,6 +19,8 @@ from diagnostics.wire.records import BodyKind
 INFERENCE_PORT, METRICS_PORT = "inference port", "metrics port"
 # One round may meet a pause of the reader or of the network.
 FEWEST_ROUNDS = 2
+# One run of failures is not scattered. Of two and more, as few as chance makes once in forty times are not (2 σ).
+_FEWEST_APART, _DEVIATIONS = 2, 2.0
 _KINDS = {BodyKind.STATISTICS: INFERENCE_PORT, BodyKind.INDEX: INFERENCE_PORT, BodyKind.METRICS: METRICS_PORT}
 
 
@@ -32,6 +35,14 @@ class FailedRead(NamedTuple):
     def port(self) -> str | None:
         """Which port was asked; None where either may have been."""
         return _KINDS.get(self.kind)
+
+
+class Try(NamedTuple):
+    """A read of a port: when (Unix seconds), why it failed (empty where it was answered), and of what."""
+
+    at: float
+    reason: str
+    kind: BodyKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,38 +71,60 @@ class Unanswered:
 
 
 def stretches_unanswered(
-    port: str, answered: Sequence[float], failed: Sequence[FailedRead], other: Sequence[float]
+    port: str, answered: Sequence[Try], failed: Sequence[FailedRead], other: Sequence[Try]
 ) -> Iterator[Unanswered]:
     """Yield the stretches of one port in which the other port was read.
 
     Args:
         port: which.
-        answered: Unix seconds of the answers of this port.
+        answered: the answered reads of this port.
         failed: the server's failed reads.
-        other: Unix seconds of the answers of the other port.
+        other: the answered reads of the other port.
 
     """
     own = [one for one in failed if one.port == port]
     if own and other and not answered and not all(unanswered(one.reason) for one in own):
         yield _never_read(port, own)
         return
-    tries = sorted([*((at, "", "") for at in answered), *((one.at, one.reason, one.kind) for one in own)])
-    runs = [(silent, list(run)) for silent, run in groupby(tries, key=lambda read: unanswered(read[1]))]
+    tries = sorted([*answered, *(Try(one.at, one.reason, one.kind) for one in own)])
+    if _scattered(tries):
+        return
+    runs = [(silent, list(run)) for silent, run in groupby(tries, key=lambda read: unanswered(read.reason))]
     for number, (silent, run) in enumerate(runs):
-        since, until = run[0][0], run[-1][0]
-        rounds = max(Counter(kind for _, _, kind in run).values())
-        if not silent or rounds < FEWEST_ROUNDS or not any(since <= at <= until for at in other):
+        since, until = run[0].at, run[-1].at
+        rounds = max(Counter(one.kind for one in run).values())
+        if not silent or rounds < FEWEST_ROUNDS or not any(since <= one.at <= until for one in other):
             continue
         yield Unanswered(
             port=port,
-            after=runs[number - 1][1][-1][0] if number else None,
+            after=runs[number - 1][1][-1].at if number else None,
             since=since,
             until=until,
-            before=runs[number + 1][1][0][0] if number + 1 < len(runs) else None,
+            before=runs[number + 1][1][0].at if number + 1 < len(runs) else None,
             reads=len(run),
-            refused=all(refused(reason) for _, reason, _ in run),
-            reason=run[-1][1],
+            refused=all(refused(one.reason) for one in run),
+            reason=run[-1].reason,
         )
+
+
+def _scattered(tries: Sequence[Try]) -> bool:
+    """Return whether reads of a kind fail here and there, as chance scatters them, instead of for a while.
+
+    Wald and Wolfowitz' runs test: n reads of which f fail, each by itself, make 1 + 2 f (n - f) ÷ n runs on average,
+    with a variance of (mean - 1) (mean - 2) ÷ (n - 1). Failures that are all in one run are a while.
+    """
+    kinds = {one.kind for one in tries}
+    return any(_is_by_chance([unanswered(one.reason) for one in tries if one.kind == kind]) for kind in kinds)
+
+
+def _is_by_chance(silent: Sequence[bool]) -> bool:
+    runs = [failed for failed, _ in groupby(silent)]
+    if sum(runs) < _FEWEST_APART:
+        return False
+    failed, reads = sum(silent), len(silent)
+    usual = 1 + 2 * failed * (reads - failed) / reads
+    spread = sqrt(max((usual - 1) * (usual - 2), 0.0) / (reads - 1))
+    return len(runs) > usual - _DEVIATIONS * spread
 
 
 def _never_read(port: str, failed: Sequence[FailedRead]) -> Unanswered:

@@ -29,7 +29,14 @@ from diagnostics.window.parsed import (
 )
 from diagnostics.window.restarts import Between, restart_reported, several_servers_answer
 from diagnostics.window.traces import SpanStore, Traces
-from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT, FailedRead, Unanswered, stretches_unanswered
+from diagnostics.window.unanswered import (
+    INFERENCE_PORT,
+    METRICS_PORT,
+    FailedRead,
+    Try,
+    Unanswered,
+    stretches_unanswered,
+)
 from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import SeriesLayout, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample
@@ -185,8 +192,9 @@ class ServerWindow:
 
     def unanswered(self) -> list[Unanswered]:
         """Return the stretches in which one port answered no read and the other did, the inference port's first."""
-        pages = [at for at, _ in self.reads[METRICS]]
-        answers = sorted([at for at, _ in self.reads[STATISTICS]] + [at for at, _ in self.index])
+        pages = [Try(at, "", BodyKind.METRICS) for at, _ in self.reads[METRICS]]
+        statistics = [Try(at, "", BodyKind.STATISTICS) for at, _ in self.reads[STATISTICS]]
+        answers = [*statistics, *(Try(at, "", BodyKind.INDEX) for at, _ in self.index)]
         return [
             *stretches_unanswered(INFERENCE_PORT, answers, self.failed, pages),
             *stretches_unanswered(METRICS_PORT, pages, self.failed, answers),

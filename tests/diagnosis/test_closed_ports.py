@@ -81,6 +81,21 @@ class TestTheInferencePortClosesWhileCountersStandStill:
         assert OUTAGE not in [c for c, _ in causes(explained(read([BUSY] * 10 + [waiting] * 12, INFERENCE, reason)))]
 
 
+@pytest.mark.parametrize(
+    ("lost", "outages"),
+    [((0, 2, 3, 5, 8, 9, 11, 14, 16, 17, 20), 0), ((3, 4, 5, 6, 12, 13, 14, 15), 2), ((3, 4), 1)],
+    ids=["here and there", "for two whiles", "for a while"],
+)
+def test_reads_that_fail_here_and_there_are_no_outage_of_a_port(lost: Collection[int], outages: int) -> None:
+    fails = {START + 2.0 * number for number in lost}
+    reads = [
+        replace(one, body=None, error=REFUSED) if one.kind in INFERENCE and one.at in fails else one
+        for one in read([BUSY] * STEPS, ())
+    ]
+
+    assert len(window_of(reads).servers["triton-0"].unanswered()) == outages
+
+
 class TestTheInferencePortIsClosedFromTheStart:
     STILL = (BUSY, *[IDLE] * (STEPS - 1))
 
