@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from statistics import median
@@ -112,6 +113,7 @@ class CounterTable:
         self._last: CounterPoint | None = None
         self._earlier: CounterPoint | None = None
         self._above: CounterPoint | None = None  # the read before the last one, where the counters fell between them
+        self._fall: tuple[CounterPoint, CounterPoint] | None = None  # the newest reads between which they fell
         self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
         self._began_anew = False
@@ -266,6 +268,7 @@ class CounterTable:
             self._fill_dip(above, before, point)
         elif increase.fell:
             self._above, self._opened_above = before, self._opened
+            self._fall = (before, point)
             self._open(Opened.RESET)
             self._fallen.append((point.at, point.mono))
             self._earlier = None
@@ -300,24 +303,25 @@ class CounterTable:
         """Return the first steps of epochs for which no zero was there to start from."""
         if not self._began_anew:
             return []
-        resets = [step for step in self._steps if step.opens and step.opened is Opened.RESET]
-        if resets and self._clock_set_back(resets):
-            return resets
+        if self.clock_set_back:
+            return [step for step in self._steps if step.opens and step.opened is Opened.RESET]
         return [*self._denied, *doubtful_openings(self._steps)]
 
-    def _clock_set_back(self, openings: Sequence[CounterStep]) -> bool:
-        """Return whether the one reset is where the end of the recording was filed before its beginning.
+    @property
+    def clock_set_back(self) -> bool:
+        """Whether the counters fell once, where the clock was set: what was read before is filed after what came later.
 
-        Then the last read is the neighbour of the first, one read earlier, in every counter.
+        Then one run of reads is the other's neighbour: it goes on where that began, or fits into one step of it.
         """
-        if len(openings) > 1 or self._first is None or self._last is None or self._steps[-1] is openings[0]:
+        openings = [step for step in self._steps if step.opens and step.opened is Opened.RESET]
+        if len(openings) != 1 or self._fall is None or self._first is None or self._last is None:
             return False
-        beside = (self._steps[0], self._steps[-1])
-        return all(
-            _alike(self._first.values[counter] - self._last.values[counter], [step.values[counter] for step in beside])
-            for counter in EPOCH_COUNTERS
-            if counter in self._first.values and all(counter in step.values for step in (*beside, self._last))
-        )
+        if self._fall[1].at != openings[0].end:  # a dip that was filled since
+            return False
+        place = self._steps.index(openings[0])
+        sooner = _Run(self._first, self._fall[0], self._steps[:place])
+        later = _Run(self._fall[1], self._last, self._steps[place + 1 :])
+        return later.ends_before(sooner) or sooner.fits_into(later) or later.fits_into(sooner)
 
     def _was_a_dip(self, above: CounterPoint, point: CounterPoint) -> bool:
         """Return whether the counters are back where they fell from, sooner than work could bring them there."""
@@ -377,6 +381,37 @@ def most_jumps(reads: int) -> float:
     return max(MOST_JUMPS, reads / READS_PER_JUMP)
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Reads of counters that only rose: the first, the last, and the steps between them."""
+
+    first: CounterPoint
+    last: CounterPoint
+    steps: Sequence[CounterStep]
+
+    def ends_before(self, other: _Run) -> bool:
+        """Return whether it ends one usual step below the other's first read, in every counter."""
+        usual = [*self.steps[-1:], *other.steps[:1]]
+        return len(usual) > 1 and _neighbours(self.last.values, other.first.values, usual)
+
+    def fits_into(self, other: _Run) -> bool:
+        """Return whether it lies inside one step of the other, with a usual step before it and one after it."""
+        at: Mapping[Counter, float] = other.first.values
+        for place, step in enumerate(other.steps):
+            then = {counter: at[counter] + step.values.get(counter, 0.0) for counter in EPOCH_COUNTERS if counter in at}
+            usual = [*self.steps, *other.steps[:place], *other.steps[place + 1 :]]
+            if usual and _neighbours(at, self.first.values, usual) and _neighbours(self.last.values, then, usual):
+                return True
+            at = then
+        return False
+
+
+def _neighbours(sooner: Mapping[Counter, float], later: Mapping[Counter, float], usual: Sequence[CounterStep]) -> bool:
+    """Return whether one read lies above another as neighbouring ones do, in every counter that both have."""
+    both = [one for one in EPOCH_COUNTERS if one in sooner and one in later and all(one in s.values for s in usual)]
+    return bool(both) and all(_alike(later[one] - sooner[one], [step.values[one] for step in usual]) for one in both)
+
+
 def _alike(gap: float, steps: Sequence[float]) -> bool:
     return min(steps) / NEIGHBOURS <= gap <= max(steps) * NEIGHBOURS and gap > 0
 
@@ -390,10 +425,13 @@ def contradicted_resets(table: CounterTable, other: CounterTable | None) -> tupl
 
     Either the other one listed a version before it is said to have appeared, and had counted some of its requests. Or
     it counted fewer since the read before than are said to have been counted from zero. Where it begins an epoch just
-    then itself, or was not read, it denies nothing.
+    then itself, or was not read, it denies nothing. One that jumps back again and again shows that several servers
+    answer, and that a fall is another one's answer.
     """
     if other is None or other.first is None:
         return ()
+    if other.unsteady:
+        return tuple(step for step in table.resets if step.opened is Opened.RESET)
     began = other.resets
     return tuple(
         step

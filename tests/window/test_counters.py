@@ -170,6 +170,28 @@ def test_a_wall_clock_that_jumps_changes_labels_and_no_duration() -> None:
     assert delta.values[Counter.SUCCESS] == 20
 
 
+SOONER, MIDDLE, LATER = (tuple(range(*ends, 10)) for ends in ((10, 60), (60, 110), (110, 160)))
+
+
+@pytest.mark.parametrize(
+    ("filed", "set_back"),
+    [
+        ((*MIDDLE, *SOONER, *LATER), True),
+        ((*SOONER, *LATER, *MIDDLE), True),
+        ((*MIDDLE, *LATER, *SOONER), True),
+        ((*LATER, *SOONER), False),  # what was counted between them was not read
+        ((*MIDDLE, *range(0, 110, 10)), False),
+        ((*MIDDLE, *SOONER, *range(300, 350, 10)), False),
+        ((*MIDDLE, *SOONER, *range(60, 110, 10)), False),
+    ],
+)
+def test_what_fits_where_later_reads_leave_room_was_filed_out_of_order(filed: Sequence[int], set_back: bool) -> None:
+    table = table_of([point(2.0 * number, float(requests)) for number, requests in enumerate(filed)])
+
+    assert table.clock_set_back is set_back
+    assert not (set_back and table.resets)
+
+
 def test_a_counter_that_some_steps_lack_is_not_summed() -> None:
     poor = CounterPoint(at=10, mono=10, values=Numbers({Counter.SUCCESS: 20.0}), batches={})
     delta = whole([point(0, 10), poor, point(20, 30)])

@@ -91,3 +91,20 @@ def test_more_than_the_other_source_counted_meanwhile_was_not_counted_from_zero(
     server = shown(fell, alter, lambda _, rows: rows, models=BUSY)
 
     assert len(server.tables[fell]["m", "1"].resets) == openings
+
+
+def answered_in_turn(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+    """Return what every second read gets from a replica that has counted 0.3 as much."""
+    return {key: _part(row) if number % 2 else row for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("fell", list(KINDS))
+def test_a_source_that_jumps_from_server_to_server_denies_a_load_in_the_other(fell: str) -> None:
+    loaded = Stage("m", rate=20, execution=0.02)
+    server = shown(fell, restarted_at(8), answered_in_turn, models=(loaded,))
+
+    assert next(
+        table for source, tables in server.tables.items() if source != fell for table in tables.values()
+    ).unsteady
+    assert not server.tables[fell]["m", "1"].resets
+    assert changes(server) == ()
