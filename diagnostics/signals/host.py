@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from statistics import median
 
 from diagnostics import names
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -18,15 +19,37 @@ HOST = "host"
 # A stage that waits for a processor in under a tenth of its executions' time would be at most a tenth quicker on a
 # machine of its own.
 HARDLY_WAITS = 0.1
+# Three spans between samples outvote one in which the clock was set.
+_FEWEST_SPANS = 3
+# Ticks and clocks agree within less from minute to minute; a clock that was set by less changes no share that matters.
+_SET = 0.02
 _FIX = "run on the server's machine, so that its processes and cgroup can be read"
 
 
 def _ends(view: ModelView) -> tuple[HostSample, HostSample, float] | None:
     """Return the first and the last sample and the seconds between them; None with fewer than two."""
     samples = view.hosts()
-    if len(samples) < 2 or samples[0].at is None or samples[-1].at is None or samples[-1].at <= samples[0].at:
-        return None
-    return samples[0], samples[-1], samples[-1].at - samples[0].at
+    seconds = _seconds(samples)
+    return (samples[0], samples[-1], seconds) if seconds > 0 else None
+
+
+def _seconds(samples: Sequence[HostSample]) -> float:
+    """Return the seconds between the first and the last sample of one machine; 0 with fewer than two.
+
+    Processors count their time whatever the clock shows. Where the clock was set in between, it and they differ from
+    what they differ by from sample to sample, and they are right.
+    """
+    if len(samples) < 2 or samples[0].at is None or samples[-1].at is None:
+        return 0.0
+    shown = samples[-1].at - samples[0].at
+    times = [(one.at, one.cpu_total_seconds) for one in samples]
+    known = [(at, counted) for at, counted in times if at is not None and counted is not None]
+    spans = [(later[0] - sooner[0], later[1] - sooner[1]) for sooner, later in pairwise(known)]
+    rates = [seconds / counted for seconds, counted in spans if seconds > 0 and counted > 0]
+    if len(rates) < _FEWEST_SPANS or len(known) < len(samples):
+        return max(shown, 0.0)
+    counted = (known[-1][1] - known[0][1]) * median(rates)
+    return shown if abs(shown - counted) <= _SET * counted else counted
 
 
 def cores_used(view: ModelView) -> float | None:

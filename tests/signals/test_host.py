@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +150,20 @@ def test_memory_that_settles_steps_or_breathes_does_not(rss: Callable[[float], f
 
 def test_a_short_window_cannot_tell_growth_from_settling() -> None:
     assert growth(lambda at: 1e9 + 1e6 * at, minutes=5) is Missing.TOO_FEW_EVENTS
+
+
+@pytest.mark.parametrize("jump", [0.0, 3.0, -3.0, 600.0])
+def test_a_clock_that_is_set_leaves_the_share_of_a_quota_as_it_was(jump: float) -> None:
+    def sample(at: float) -> Mapping[str, object]:
+        shown = START + at + (jump if at > 10.0 else 0.0)
+        return {**host_body(START + at, 0.3, cores=8), **quota(0.5, 2.0)(at), "t": shown, "pressure_cpu": pressed(at)}
+
+    def pressed(at: float) -> str:
+        return f"some avg10=0 avg60=0 avg300=0 total={at * 0.5 * 1e6:.0f}\n"
+
+    stage = Stage("m", rate=40, execution=0.01, config=model_config("m"))
+    window = machine_window(SyntheticTriton(models=(stage,), cpu_busy=None), hosts=sample)
+    whole = replace(view_of(window, "m"), end=window.end + max(jump, 0.0))
+
+    assert HOST_CPU_BUSY.read(whole).value == pytest.approx(1.0, abs=0.02)
+    assert host.CPU_PRESSURE.read(whole).value == pytest.approx(0.5, abs=0.01)
