@@ -20,7 +20,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.stalls import in_load, is_denied, loads_seen
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Happened, ServerChange, touch
+from diagnostics.window.lifecycle import LOG, Happened, ServerChange, touch
 from diagnostics.window.points import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
@@ -32,6 +32,8 @@ WARM = 1.5
 _MOST_SENT = 1.1
 # A stop: fewer than half as many answers as usual. Steady traffic of ten requests a read varies by a third.
 _STOPPED = 0.5
+# Of so many requests one in ten that is slow is seen nine times in ten (1 - 0.9^20).
+_LAST = 20
 # Steps that follow each other share a read; of several versions' they may lie milliseconds apart.
 _SAME_READ = 0.1
 
@@ -207,25 +209,45 @@ def _stop(steps: Sequence[CounterStep], number: int, usual: float) -> tuple[floa
 
 
 def _from_pending(entry: ModelView, steps: Sequence[CounterStep], loads: Sequence[ServerChange]) -> _Held:
-    """Return the waits by Little's law: what waits, over time, is the sum of all waits."""
+    """Return the waits by Little's law: what waits, over time, is the sum of all waits.
+
+    What waited as a load began waited for something else.
+    """
     points = entry.pending()
     usual = median([value for _, value in points]) if points else 0.0
-    held = [(load.since, load.at) for load in loads]
     waits = [(before, at, max(value - usual, 0.0) * (at - before)) for (before, _), (at, value) in pairwise(points)]
-    during = sum(wait for before, at, wait in waits if any(since < at and before < until for since, until in held))
+    during = 0.0
+    for (before, _), (at, value) in pairwise(points):
+        begun = [load.since for load in loads if load.since < at and before < load.at]
+        sooner = [waiting for then, waiting in points if begun and then <= min(begun)]
+        during += max(value - max(usual, *sooner[-1:]), 0.0) * (at - before) if begun else 0.0
     waited = _how_many(during, steps, loads)
     return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
 
 
 def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[ServerChange], source: str) -> _Held:
-    """Return the time of requests above the usual one, in all and of those that were under way during a load."""
+    """Return the time of requests above the usual one, in all and what those took longer that a load met.
+
+    They waited for it by as much as they took longer than those that ended before. Where the log tells when it began,
+    they waited for it no longer than since then.
+    """
     usual = median(seconds for _, seconds in sent)
-    longer = [(at, seconds, max(seconds - usual, 0.0)) for at, seconds in sent]
-    inside = [
-        excess for at, seconds, excess in longer if any(at <= load.at and load.since <= at + seconds for load in loads)
-    ]
+    everything = sum(max(seconds - usual, 0.0) for _, seconds in sent)
+    before = {load: _longest_before(sent, load.since, usual) for load in loads}
+    inside = []
+    for at, seconds in sent:
+        met = [load for load in loads if at <= load.at and load.since <= at + seconds]
+        if met:
+            since = at + seconds - met[0].since if met[0].source == LOG else seconds
+            inside.append(max(min(seconds - before[met[0]], since), 0.0))
     waited = sum(excess > usual for excess in inside)
-    return _Held(sum(inside), sum(excess for _, _, excess in longer), float(waited), float(len(sent)), source)
+    return _Held(sum(inside), everything, float(waited), float(len(sent)), source)
+
+
+def _longest_before(sent: Sequence[tuple[float, float]], began: float, usual: float) -> float:
+    """Return the longest time of the last requests that ended before a load began; at least the usual one."""
+    ended = sorted((at + seconds, seconds) for at, seconds in sent if at + seconds < began)
+    return max([usual, *(seconds for _, seconds in ended[-_LAST:])])
 
 
 def _by_clients(entry: ModelView) -> list[tuple[float, float]]:

@@ -134,6 +134,15 @@ def test_waits_at_another_time_are_not_the_loads() -> None:
     assert "model-reload-stall" not in causes(explained([*served(10), clients(*slow)]))
 
 
+@pytest.mark.parametrize("took", [2.0, 4.0])
+def test_a_backlog_from_before_that_meets_a_load_did_not_wait_for_it(took: float) -> None:
+    """Requests take seconds longer up to the load, which falls between 38 and 40 s, and some are still under way."""
+    slow = [(33.0 + number / 20, took) for number in range(100)]
+    reported = explained([*served(20), clients(*slow)])
+
+    assert "model-reload-stall" not in causes(reported)
+
+
 def test_counters_of_all_models_that_jump_between_two_servers_are_no_loads() -> None:
     other = [
         replace(one, body=two.body)
