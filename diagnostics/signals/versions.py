@@ -155,7 +155,7 @@ def _since(view: ModelView) -> Reading:
     for source in (STATISTICS, METRICS):
         own = [step for step in view.steps(source) if step.values.get(Counter.SUCCESS)]
         if own:
-            later = _requests([step for step in every.steps(source) if step.end > own[0].start])
+            later = _requests([step for step in every.steps(source) if step.end >= own[0].end])
             return Reading.of(_requests(every.steps(source)) / later, Unit.RATIO, source, events=_requests(own))
     return Reading.of(1.0, Unit.RATIO, STATISTICS)
 

@@ -119,6 +119,11 @@ class TestVersions:
         assert VERSION_SINCE.read(view_of(window, "m", "2")).value == pytest.approx(now / over_the_window)
         assert [one.check for one in explained(window).actionable] == actionable
 
+    def test_the_only_version_has_all_requests_also_where_the_clock_is_set_back(self) -> None:
+        set_back = [replace(s, at=s.at - 60.0) if s.at > START + 12.0 else s for s in story_scrapes({KEY: [BUSY] * 12})]
+
+        assert VERSION_SINCE.read(view_of(window_of(set_back), "m")).value == 1.0
+
     def test_first_cold_executions_are_left_out(self) -> None:
         cold = Did(requests=40, infer=2.0)
         window = reported({KEY: [BUSY] * 5 + [Did()] * 6, ("m", "2"): [ABSENT] * 5 + [cold] + [BUSY] * 5})
