@@ -45,7 +45,7 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
         "replica-imbalance",
         "replica-outlier",
     ),
-    "request-failures": (OUTAGE, "execution-hung"),
+    "request-failures": (OUTAGE, "execution-hung", "gpu-memory-pressure"),
     "engine-bound": ("bursty-arrivals",),
     "prefill-interference": ("bursty-arrivals",),
 }

@@ -81,6 +81,19 @@ def _foreign_process(view: ModelView) -> Reading:
     return Reading.of(float(max(work, key=lambda pid: work[pid])), Unit.COUNT, _HOST_AND_NVML)
 
 
+def _foreign_memory(view: ModelView) -> Reading:
+    found = strangers(view)
+    if isinstance(found, Missing):
+        return Reading.unknown(found, Unit.BYTES, _HOST_AND_NVML)
+    listed = [gpu.process_memory for gpu in samples(view) if gpu.process_memory]
+    if not listed:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.BYTES, _HOST_AND_NVML)
+    # One that holds memory all the while need not work, and is listed whenever that is asked.
+    stay = set[int].intersection(*map(set, listed)) - processes_of(view.server.hosts)
+    held = [sum(each[pid] or 0 for pid in stay) for each in listed]
+    return Reading.of(float(max(held)), Unit.BYTES, _HOST_AND_NVML, events=len(held))
+
+
 def _stays(looks: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
     """Return the stretches (Unix seconds) in which a stranger worked on one of the cards; a short pause ends none."""
     stays: list[tuple[float, float]] = []
@@ -215,6 +228,14 @@ FOREIGN_PROCESS = _signal(
     "Process id of the one outside of the server's tree that takes most of the card; 0 is none.",
     _foreign_process,
     scope=Scope.GPU,
+)
+FOREIGN_GPU_MEMORY = _signal(
+    "foreign_gpu_memory",
+    Unit.BYTES,
+    "Memory of the card that processes outside of the server's tree hold, the most of the samples.",
+    _foreign_memory,
+    scope=Scope.GPU,
+    fix=_FIX,
 )
 OWN_GPU_SECONDS = _signal(
     "own_gpu_seconds",

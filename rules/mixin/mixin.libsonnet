@@ -765,7 +765,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU's memory is full",
-              "description": "The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Running requests are not slower because of it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Running requests are not slower because of it. Executions that need more memory than the process already holds fail. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-memory-pressure.md"
             }
           },

@@ -171,6 +171,9 @@ gpu-fault gpu_fault_code gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_memory_errors gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_remap_failed gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-memory-pressure loads_out_of_memory loads_out_of_memory 0.93 quiet 1.07 mitigates
+gpu-memory-pressure gpu_memory_free gpu_memory_free 6.24e7 fires 7.18e7 informs case=2
+gpu-memory-pressure failed_requests failed_requests 4.65 informs 5.35 fires case=2
+gpu-memory-pressure failed_share failed_requests 93 informs 107 fires case=2 requests=9900
 gpu-saturated queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 gpu-saturated busy instance_busy_share 0.651 quiet 0.749 fires
 gpu-saturated device_headroom device_headroom 0.093 fires 0.107 quiet
