@@ -15,7 +15,7 @@ from math import inf
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Spread, Stage
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import least_worthwhile
 from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import REQUESTS
@@ -84,7 +84,7 @@ def _most_seconds(mean: float, model: str, ensemble: Ensemble, own: Mapping[str,
     _, through = ensemble.longest_path(own, through=model)
     _, without = ensemble.longest_path({**own, model: 0.0})
     aside = max(longest - through, longest - without)
-    return max(mean - without, 0.0) if aside >= max(WORTHWHILE_SHARE * mean, WORTHWHILE_SECONDS) else inf
+    return max(mean - without, 0.0) if aside >= least_worthwhile(mean) else inf
 
 
 # Means of thirty samples and more are within three standard errors in all but 3 of 1000 cases.

@@ -16,7 +16,7 @@ from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import least_worthwhile
 from diagnostics.evidence.untimed import UntimedEvidence
 from diagnostics.signals.signal import Scope
 from diagnostics.units import Unit, time_text
@@ -311,7 +311,7 @@ def _failed_loads(explanation: Explanation) -> Iterator[Symptom]:
 def _outside(test: LoadTest) -> Iterator[Symptom]:
     """Yield the time that a test's clients wait outside the server, where it is a large part of a request's."""
     seconds = test.client_seconds - (test.client_seconds if test.server_seconds is None else test.server_seconds)
-    if seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * test.client_seconds):
+    if seconds >= least_worthwhile(test.client_seconds):
         yield Symptom(
             text=f"the test's clients wait {Unit.SECONDS.show(seconds)} of {Unit.SECONDS.show(test.client_seconds)} "
             "outside the server: network, marshalling, or the test's own machine",

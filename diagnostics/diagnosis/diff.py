@@ -12,7 +12,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.capacity import stage_load
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Ledger, Undecided
+from diagnostics.evidence.ledger import Ledger, Undecided, least_worthwhile
 from diagnostics.signals.arrivals import BURST_CERTAINTY, BURST_SIZE
 from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, REQUEST_SECONDS, REQUESTS
@@ -256,7 +256,7 @@ class EntryDifference:
     def matters(self) -> bool:
         """Whether the change is worth a word: 15 % and 5 ms, as for a finding."""
         base = min(self.mean_before.value or 0.0, self.mean_after.value or 0.0)
-        return abs(self.change) >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * base)
+        return abs(self.change) >= least_worthwhile(base)
 
     @property
     def main(self) -> ChangeShare | None:

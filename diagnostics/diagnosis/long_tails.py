@@ -9,7 +9,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.gates import holds_back_answers
 from diagnostics.diagnosis.finding import entry_name
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import least_worthwhile
 from diagnostics.signals.cache import CACHE_LOOKUPS
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
@@ -75,7 +75,7 @@ def after_pauses(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Lon
     for item in anatomy:
         for on in _stages(item):
             pause, each = evidence.read(SLOW_AFTER_PAUSE, on).value, evidence.read(AFTER_PAUSE_EXCESS, on).value
-            if not pause or each is None or not _worth(item, each):
+            if not pause or each is None or each < least_worthwhile(item.mean_seconds):
                 continue
             slow, usual = (
                 Unit.SECONDS.show(evidence.read(one, on).value) for one in (AFTER_PAUSE_SECONDS, AWAKE_SECONDS)
@@ -113,7 +113,12 @@ def _of_requests(evidence: Evidence, item: Anatomy) -> LongTail | None:
     name = entry_name(item.ensemble, item.stages[0].model)
     on = Subject(server=item.server, model=name)
     typical, slow = evidence.read(TYPICAL_REQUEST_SECONDS, on).value, evidence.read(SLOW_REQUEST_SECONDS, on).value
-    if typical is None or slow is None or slow < TAIL * typical or not _worth(item, item.mean_seconds - typical):
+    if (
+        typical is None
+        or slow is None
+        or slow < TAIL * typical
+        or item.mean_seconds - typical < least_worthwhile(item.mean_seconds)
+    ):
         return None
     own = [one for one in _stages(item) if _is_long(evidence, one, slow - typical)]
     others = [
@@ -139,7 +144,7 @@ def _of_stages(evidence: Evidence, item: Anatomy) -> LongTail | None:
     usual = [(on, stage, _usual_part(evidence, on)) for on, stage in zip(_stages(item), item.stages, strict=True)]
     known = [(on, stage.cells.get(Phase.COMPUTE, 0.0), part) for on, stage, part in usual if part is not None]
     lost = sum(seconds * (1.0 - part) for _, seconds, part in known)
-    if not _worth(item, lost):
+    if lost < least_worthwhile(item.mean_seconds):
         return None
     whole, name = sum(seconds for _, seconds, _ in known), entry_name(item.ensemble, item.stages[0].model)
     text = (
@@ -161,10 +166,6 @@ def _usual_part(evidence: Evidence, on: Subject) -> float | None:
         return min(typical / mean, 1.0) if slow >= TAIL * typical else None
     varies, usual = evidence.read(EXECUTION_DISPERSION, on).low, evidence.read(UNDISTURBED_EXECUTION_SHARE, on).value
     return usual if varies is not None and varies >= AS_EXPONENTIAL else None
-
-
-def _worth(item: Anatomy, seconds: float) -> bool:
-    return seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds
 
 
 def _is_long(evidence: Evidence, on: Subject, beyond: float) -> bool:

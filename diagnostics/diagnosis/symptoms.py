@@ -17,7 +17,7 @@ from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.diagnosis.long_tails import after_pauses, longest_tail
 from diagnostics.evidence.capacity import STRETCHED
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, least_worthwhile
 from diagnostics.signals.cache import CACHE_LOOKUPS, CACHE_MISS_SECONDS, never_hits
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.counting import ENOUGH_EVENTS
@@ -142,7 +142,7 @@ def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
         for stage in item.stages:
             part = evidence.read(IO_PER_LANE, Subject(server=item.server, model=stage.model))
             waits = (part.value or 0.0) >= DISK.value and (part.low or 0.0) >= WORTHWHILE_SHARE
-            if waits and item.requests >= ENOUGH_EVENTS and _is_worth_a_change(stage.seconds, item):
+            if waits and item.requests >= ENOUGH_EVENTS and stage.seconds >= least_worthwhile(item.mean_seconds):
                 yield Symptom(
                     text=f"executions of {stage.model} wait for I/O in {Unit.RATIO.show(part.value)} of their time: "
                     f"{Unit.SECONDS.show(stage.seconds)} of each request pass there, its queue included",
@@ -152,16 +152,12 @@ def _disks(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
         threads, each = evidence.read(IO_THREADS, Subject(server=server)), io_seconds(evidence, server)
         least = each * (threads.low or 0.0) / (threads.value or 1.0)
         slow = (one for one in anatomy if one.server == server and one.requests >= ENOUGH_EVENTS)
-        if not threads.estimated and any(_is_worth_a_change(least, one) for one in slow):
+        if not threads.estimated and any(least >= least_worthwhile(one.mean_seconds) for one in slow):
             yield Symptom(
                 text=f"{threads.value or 0.0:.1f} threads of {server} wait for I/O on average, "
                 f"{Unit.SECONDS.show(each)} of each request",
                 next_measurement=IO_THREADS.fix,
             )
-
-
-def _is_worth_a_change(seconds: float, item: Anatomy) -> bool:
-    return seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
 
 
 def _caches(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
@@ -170,7 +166,7 @@ def _caches(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]
         for stage in item.stages:
             on = Subject(server=item.server, model=stage.model)
             each = evidence.read(CACHE_MISS_SECONDS, on).value or 0.0
-            if never_hits(evidence.read, on) and each >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds):
+            if never_hits(evidence.read, on) and each >= least_worthwhile(item.mean_seconds):
                 yield Symptom(
                     text=f"the response cache of {stage.model} answered none of "
                     f"{Unit.COUNT.show(evidence.read(CACHE_LOOKUPS, on).value)} requests, and takes "
@@ -192,7 +188,7 @@ def _queues(evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, 
         for stage in item.stages:
             cell = (item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE)
             seconds = min(left.get(cell, 0.0), stage.most_seconds, item.most_queued_seconds)
-            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+            if seconds >= least_worthwhile(item.mean_seconds):
                 yield Symptom(
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
                     f"{_of_requests(item, seconds, perhaps)}",
@@ -266,7 +262,7 @@ def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Find
                 continue
             inside = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
             seconds = inside * (1.0 - 1.0 / slowed.value)
-            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+            if seconds >= least_worthwhile(item.mean_seconds):
                 what, more = (
                     ("iterations of the engine of ", "requests or prompts")
                     if engine
@@ -295,7 +291,7 @@ def _beside_others(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[S
             if stretch.low is None or stretch.low < STRETCHED.value or evidence.is_engine(on):
                 continue
             seconds = stage.cells.get(Phase.COMPUTE, 0.0) * (1.0 - 1.0 / (stretch.value or 1.0))
-            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+            if seconds >= least_worthwhile(item.mean_seconds):
                 yield Symptom(
                     text=f"executions of {stage.model} take {stretch.value:.2g} times as long next to others as alone: "
                     "they share a processor, a lock or a thread pool",
@@ -337,7 +333,7 @@ def _prompts(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
             on = Subject(server=item.server, model=stage.model)
             seconds = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
             most = seconds * _most_stalled(evidence, on) if evidence.is_engine(on) else 0.0
-            long = most >= WORTHWHILE_SECONDS and most >= WORTHWHILE_SHARE * item.mean_seconds
+            long = most >= least_worthwhile(item.mean_seconds)
             if long and stage.model not in explained:
                 yield Symptom(
                     text=f"the engine of {stage.model} reads prompts of "
@@ -408,7 +404,7 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
         outside = evidence.read(OUTSIDE_SECONDS, on)
         around = evidence.read(HANDLING_SECONDS, on) + evidence.read(TRANSFER_SECONDS, on)
         seconds = (around if outside.value is None else outside).value or 0.0
-        long = seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * (seconds + item.mean_seconds)
+        long = seconds >= least_worthwhile(seconds + item.mean_seconds)
         if long and (item.server, name) not in explained:
             traced = (
                 f"traced requests of {name} are {Unit.SECONDS.show(seconds)} longer in the frontend than in its stages"
@@ -494,9 +490,8 @@ def _strangers(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[F
             if seconds >= WORTHWHILE_SECONDS and seconds >= POSSIBLE_SHARE * item.mean_seconds:
                 yield Symptom(
                     text=f"process {evidence.read(FOREIGN_PROCESS, card).value or 0:.0f}, which is not Triton's, works "
-                    f"on {card.gpu} all the time, {Unit.RATIO.show(share)} of its SM time; it may take up to "
-                    f"{Unit.SECONDS.show(seconds)} of each request of {item.ensemble or item.stages[0].model} may be "
-                    "its doing",
+                    f"on {card.gpu} all the time, {Unit.RATIO.show(share)} of its SM time: it may cost up to "
+                    f"{Unit.SECONDS.show(seconds)} of each request of {item.ensemble or item.stages[0].model}",
                     next_measurement="stop that process or move it off the card for a minute, or read again when it "
                     "rests: the difference is its cost",
                 )

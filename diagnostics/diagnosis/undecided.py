@@ -15,7 +15,7 @@ from diagnostics.diagnosis.finding import Cell, entry_name
 from diagnostics.diagnosis.notes import DISORDERS
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import least_worthwhile
 from diagnostics.signals.absences import ABSENT_THROUGHOUT
 from diagnostics.signals.availability import FAILED_VERSIONS
 from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS
@@ -216,7 +216,7 @@ def _clients_see_all(evidence: Evidence, on: Subject) -> bool:
     whole, row = evidence.read(ORCHESTRATED_SECONDS, on).value, evidence.read(REQUEST_SECONDS, on).value
     if whole is None or row is None:
         return False
-    return whole - row < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * whole)
+    return whole - row < least_worthwhile(whole)
 
 
 def _failures_uncounted(evidence: Evidence) -> Unread | None:
@@ -313,7 +313,7 @@ class Open:
     @property
     def matters(self) -> bool:
         """Whether a change for it may be worth making."""
-        return self.seconds >= WORTHWHILE_SECONDS and self.share >= WORTHWHILE_SHARE
+        return self.seconds >= least_worthwhile(self.mean_seconds)
 
 
 def undecided(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Open, ...]:
@@ -414,19 +414,19 @@ def could_matter(
     if not isinstance(result.outcome, Unknown):
         return not explained
     if result.check.id == "ensemble-overhead":
-        return any(_worth_a_change(item.unattributed_seconds, item) for item in anatomy)
+        return any(item.unattributed_seconds >= least_worthwhile(item.mean_seconds) for item in anatomy)
     if not result.check.check.reach:
         return True
-    return any(_worth_a_change(sum(_reached(evidence, result, item).values()), item) for item in anatomy)
-
-
-def _worth_a_change(seconds: float, item: Anatomy) -> bool:
-    return seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
+    return any(
+        sum(_reached(evidence, result, item).values()) >= least_worthwhile(item.mean_seconds) for item in anatomy
+    )
 
 
 def on_cards(evidence: Evidence, anatomy: Sequence[Anatomy]) -> frozenset[str]:
     """Return the servers whose requests spend time that is worth a change in stages that may run on a GPU."""
-    return frozenset(item.server for item in anatomy if _worth_a_change(_seconds_on_cards(evidence, item), item))
+    return frozenset(
+        item.server for item in anatomy if _seconds_on_cards(evidence, item) >= least_worthwhile(item.mean_seconds)
+    )
 
 
 def _seconds_on_cards(evidence: Evidence, item: Anatomy) -> float:

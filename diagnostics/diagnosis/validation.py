@@ -30,7 +30,7 @@ from diagnostics.diagnosis.finding import (
 )
 from diagnostics.diagnosis.predicting import Intervention, Predictor, Simulations, effect, why_not
 from diagnostics.diagnosis.run import Result, fired
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
+from diagnostics.evidence.ledger import LedgerLine, least_worthwhile
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.performance import Performance
@@ -79,7 +79,7 @@ def account(requested: Intervention, simulations: Simulations) -> ForecastCheck:
             return ForecastCheck()
         nearest = min(quick, simulated, key=lambda one: one.beyond(measured))
     beyond = nearest.beyond(measured)
-    if beyond < max(WORTHWHILE_SHARE * measured, WORTHWHILE_SECONDS):
+    if beyond < least_worthwhile(measured):
         return ForecastCheck()
     return ForecastCheck(beyond=beyond, stated=" ".join(unlike(requested.fitted, nearest)))
 
@@ -123,7 +123,7 @@ class ForecastCache:
         kept = self._kept.get(key)
         if kept is None or not 0 <= now - kept[0] <= self.seconds or length > _MORE * kept[2] > 0:
             return False
-        return abs(mean_seconds - kept[1]) <= max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS)
+        return abs(mean_seconds - kept[1]) <= least_worthwhile(kept[1])
 
 
 class _SpentError(Exception):
@@ -401,7 +401,7 @@ def _saving(requested: Intervention, base: Performance, after: Performance) -> S
 
 def _needed(requested: Intervention) -> float:
     """Return the seconds that are worth a change."""
-    return max(WORTHWHILE_SHARE * (requested.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
+    return least_worthwhile(requested.fitted.measured.mean or inf)
 
 
 def _may_be_refuted(finding: Finding) -> bool:

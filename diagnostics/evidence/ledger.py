@@ -22,6 +22,12 @@ from diagnostics.units import Unit
 WORTHWHILE_SHARE = 0.15
 WORTHWHILE_SECONDS = 0.005
 
+
+def least_worthwhile(mean_seconds: float) -> float:
+    """Return the seconds that a change has to take at least off requests of this mean time to be worth making."""
+    return max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * mean_seconds)
+
+
 BASE_CONFIDENCE = 0.95
 # What one weak link costs. Ordered by how often each turned a right cause into a wrong one while recorded incidents
 # were replayed without a source: an estimate least, a missing ruling-out signal most.

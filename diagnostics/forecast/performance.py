@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.evidence.ledger import least_worthwhile
 
 # A model that is off by less than half of what is worth a change neither makes one worth it nor unmakes it.
 _NEAR = 0.5
@@ -119,7 +119,7 @@ class Performance:
 
     def accounts_for(self, mean_seconds: float) -> bool:
         """Say whether a measured mean is within the interval of this one, or so near that no change hangs on it."""
-        return self.beyond(mean_seconds) <= max(_NEAR * WORTHWHILE_SHARE * mean_seconds, _NEAR * WORTHWHILE_SECONDS)
+        return self.beyond(mean_seconds) <= _NEAR * least_worthwhile(mean_seconds)
 
     @property
     def refused_share(self) -> float:

@@ -14,7 +14,7 @@ from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
 from diagnostics.diagnosis.objective import Objective, latency_of
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.diagnosis.undecided import unseen_time
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, LedgerLine, least_worthwhile
 from diagnostics.signals.signal import Missing, Subject
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit, utc
@@ -455,11 +455,7 @@ def rest(item: Anatomy) -> str:
 def derivation(item: Anatomy) -> str:
     """Return how the time was derived that no stage accounts for; empty where it was traced, or is hardly any."""
     seconds = item.unattributed_seconds
-    if (
-        item.ensemble
-        or item.source == "traces"
-        or seconds < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
-    ):
+    if item.ensemble or item.source == "traces" or seconds < least_worthwhile(item.mean_seconds):
         return ""
     name = item.stages[0].model
     return (
