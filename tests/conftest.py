@@ -29,8 +29,16 @@ LONGEST = (
     "tests/checks/test_contract.py",
     "tests/checks/test_mutants.py",
 )
-# Files that replay the same recordings, and remember what they found.
-TOGETHER = {"tests/tuning/test_suggested.py": "tests/benchmark/test_benchmark.py"}
+# Files that replay the same recordings, or parse the same modules, and remember what they found.
+TOGETHER = {
+    "tests/tuning/test_suggested.py": "tests/benchmark/test_benchmark.py",
+    "tests/gen/test_alertmanager_config.py": "tests/gen/test_generated_rules.py",
+    "tests/gen/test_stretched_captures.py": "tests/gen/test_generated_rules.py",
+    "tests/repository/test_docs.py": "tests/repository/test_style.py",
+    "tests/repository/test_layers.py": "tests/repository/test_style.py",
+    "tests/repository/test_names.py": "tests/repository/test_style.py",
+    "tests/repository/test_patterns.py": "tests/repository/test_style.py",
+}
 # Files whose tests share nothing and mostly wait for servers: each test goes to whichever process is free.
 SCATTERED = (
     "tests/demo/test_live_server.py",

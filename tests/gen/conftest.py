@@ -25,6 +25,6 @@ def promtool() -> Promtool:
 
     def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [program, *arguments]
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
 
     return run

@@ -10,27 +10,34 @@ from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 
-from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.gen.alert import series
-from diagnostics.gen.files import generated
 from diagnostics.gen.finding_alerts import FINDING
 from diagnostics.gen.yaml_text import Tree, yaml_text
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind
 from exporters.sinks.exposition import FOUND, rows_of
 from tests.captures.recorded import explanation_of, scrapes_of
+from tests.gen.shipped import files
 
 MINUTES = 30
-FILES = generated(catalogue(), "runbooks")
-RULES = [name for name in FILES if name.startswith(("recording/", "alerts/"))]
-# What the rules read of Triton; all else of a page costs time only.
-READ = frozenset(re.findall(r"\bnv_\w+", "".join(FILES[name] for name in RULES)))
 _GROUPS = re.compile(r'^  - name: "?([\w-]+)', re.MULTILINE)
 _REPORTED = re.compile(r'\{__name__="ALERTS", ([^}]*)\}')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Not a metric of Triton's page: the iterations of an engine are counted in a gauge.
 _COUNTING = 'general_type="iteration_counter"'
+
+
+@cache
+def rules() -> Mapping[str, str]:
+    """Return the files of rules by their names."""
+    return {name: text for name, text in files().items() if name.startswith(("recording/", "alerts/"))}
+
+
+@cache
+def families_read() -> frozenset[str]:
+    """Return what the rules read of Triton; all else of a page costs time only."""
+    return frozenset(re.findall(r"\bnv_\w+", "".join(rules().values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,9 @@ def firing(names: Sequence[str], folder: Path, promtool: Callable) -> Mapping[st
 
     All captures are servers of one fleet, named as they are: a rule is one query for them all.
     """
-    for name in RULES:
+    for name, text in rules().items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(FILES[name])
+        (folder / name).write_text(text)
     path = folder / "stretched.yaml"
     path.write_text(yaml_text(_asking({key: text for name in names for key, text in _stretched(name)})))
     done: subprocess.CompletedProcess[str] = promtool("test", "rules", path)
@@ -71,8 +78,8 @@ def explained(name: str) -> Explanation:
 
 def _asking(values: Mapping[str, str]) -> Tree:
     return {
-        "rule_files": RULES,
-        "group_eval_order": [name for path in sorted(RULES, reverse=True) for name in _GROUPS.findall(FILES[path])],
+        "rule_files": list(rules()),
+        "group_eval_order": [name for path in sorted(rules(), reverse=True) for name in _GROUPS.findall(rules()[path])],
         "evaluation_interval": "5m",
         "tests": [
             {
@@ -100,7 +107,7 @@ def _of_triton(name: str) -> Iterator[tuple[str, str]]:
             continue
         page = reader.read(scrape.body)
         for one, value in zip(page.layout.series, page.values, strict=True):
-            if one.name in READ:
+            if one.name in families_read():
                 key = series(one.name, {**one.labels, "instance": name, "job": "triton"})
                 samples.setdefault(key, []).append((scrape.at, value))
                 if page.layout.types.get(one.name) == "counter" or _COUNTING in key:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -11,19 +12,26 @@ import yaml
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.link import CAUSED_BY, cause_of
-from diagnostics.gen.files import generated
 from diagnostics.signals.signal import Scope
+from tests.gen.shipped import files
 from tests.service.notifications.alertmanagers import program
 
-TEXT = generated(catalogue(), "runbooks")["alertmanager/alertmanager.yaml"]
-RULES = yaml.safe_load(TEXT)["inhibit_rules"]
 OF_A_MODEL, OF_NONE = {Scope.MODEL}, {Scope.SERVER, Scope.GPU, Scope.ENSEMBLE}
+
+
+def text() -> str:
+    return files()["alertmanager/alertmanager.yaml"]
+
+
+@cache
+def inhibit_rules() -> list[dict]:
+    return yaml.safe_load(text())["inhibit_rules"]
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "alertmanager.yaml"
-    path.write_text(TEXT)
+    path.write_text(text())
     return path
 
 
@@ -34,19 +42,19 @@ def amtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_alertmanager_accepts_the_configuration(config: Path) -> None:
     done = amtool("check-config", config)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(RULES)} inhibit rules" in done.stdout
+    assert f"{len(inhibit_rules())} inhibit rules" in done.stdout
 
 
 def test_alertmanager_accepts_the_receivers_with_their_templates(tmp_path: Path) -> None:
     for name in ("receivers.yaml", "diag.tmpl"):
-        (tmp_path / name).write_text(generated(catalogue(), "runbooks")[f"alertmanager/{name}"])
+        (tmp_path / name).write_text(files()[f"alertmanager/{name}"])
     done = amtool("check-config", tmp_path / "receivers.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 templates" in done.stdout
 
 
 def test_a_configuration_that_is_wrong_is_not_accepted(config: Path) -> None:
-    config.write_text(TEXT.replace("receiver: pager", "receiver: nobody", 1))
+    config.write_text(text().replace("receiver: pager", "receiver: nobody", 1))
     assert amtool("check-config", config).returncode != 0
 
 
@@ -87,7 +95,7 @@ def inhibited(source: dict[str, str], target: dict[str, str]) -> bool:
         matches(rule["source_matchers"], source)
         and matches(rule["target_matchers"], target)
         and all(source.get(name, "") == target.get(name, "") for name in rule["equal"])
-        for rule in RULES
+        for rule in inhibit_rules()
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.gen.rule_groups import SYMPTOMS
 from tests.captures.recorded import labels, scrapes_of
-from tests.gen.stretching import READ, Firing, explained, firing
+from tests.gen.stretching import Firing, explained, families_read, firing
 
 # What the recorded servers do not have: a response cache, first-response histograms, an engine's memory, and 24.11's
 # duration of a load.
@@ -62,5 +62,5 @@ def test_the_rules_read_no_metric_that_triton_does_not_have() -> None:
         next(scrape.body for scrape in scrapes_of(name) if scrape.kind.value == "metrics" and scrape.body)
         for name in ("cpu-handed-healthy", "gpu-handed-healthy")
     ).decode()
-    missing = {metric for metric in READ if f"\n{metric}{{" not in pages and f"\n{metric} " not in pages}
+    missing = {metric for metric in families_read() if f"\n{metric}{{" not in pages and f"\n{metric} " not in pages}
     assert missing == UNRECORDED

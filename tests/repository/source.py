@@ -16,10 +16,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a module, the same one each time."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
 def modules(*folders: str) -> dict[str, ast.Module]:
     """Return the syntax tree of every module below `folders` by its path in the repository."""
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
+    return {path.relative_to(ROOT).as_posix(): parsed(path) for path in paths}
 
 
 def functions(tree: ast.Module) -> Iterator[Function]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ import pytest
 from tests.repository.affected import ALWAYS, MOST_FILES, ROOT, WALKED, affected, importers
 from tests.repository.deadline import SECONDS
 
-IMPORTERS = importers()
+imported_by = cache(importers)
 
 
 def test_a_test_that_imports_what_changed_comes_before_one_further_away() -> None:
-    chosen = affected(["diagnostics/slo/burn.py"], IMPORTERS)
-    direct = [name for name in chosen if name in IMPORTERS["diagnostics/slo/burn.py"]]
+    chosen = affected(["diagnostics/slo/burn.py"], imported_by())
+    direct = [name for name in chosen if name in imported_by()["diagnostics/slo/burn.py"]]
 
     assert direct
     assert set(chosen[: len(direct) + len(ALWAYS)]) >= set(direct)
@@ -24,17 +25,17 @@ def test_a_test_that_imports_what_changed_comes_before_one_further_away() -> Non
 
 def test_a_changed_test_is_run() -> None:
     name = "tests/repository/test_prose.py"
-    assert name in affected([name], IMPORTERS)
+    assert name in affected([name], imported_by())
 
 
 @pytest.mark.parametrize("folder", WALKED)
 def test_what_is_found_by_walking_has_its_tests(folder: str) -> None:
     new = f"{folder}no_such_file.py"
-    assert set(WALKED[folder]) <= set(affected([new], IMPORTERS))
+    assert set(WALKED[folder]) <= set(affected([new], imported_by()))
 
 
 def test_the_most_central_module_is_not_too_much() -> None:
-    assert len(affected(["diagnostics/units.py"], IMPORTERS)) <= MOST_FILES
+    assert len(affected(["diagnostics/units.py"], imported_by())) <= MOST_FILES
 
 
 @pytest.mark.parametrize("name", [*ALWAYS, *(test for tests in WALKED.values() for test in tests)])

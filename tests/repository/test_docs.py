@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 import pytest
-from pages import commands, every_page, spans, without_code, written
-from source import PRODUCT, ROOT, modules, texts
 
 from diagnostics import errors
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import diag
 from diagnostics.wire.capture_layout import place
 from diagnostics.wire.records import BodyKind, Scrape
+from tests.repository.pages import commands, every_page, spans, without_code, written
+from tests.repository.source import PRODUCT, ROOT, modules, texts
 
 LONGEST_README = 150
 _PATH = re.compile(r"(?:diagnostics|exporters|tests|rules|docs|fixtures|deploy|dashboards)/[\w./*-]*")

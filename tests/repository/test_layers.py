@@ -5,14 +5,13 @@ import pkgutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-from source import CORE, PRODUCT, ROOT, called, imported, modules
-
 from diagnostics import signals
 from diagnostics.signals.signal import Signal
+from tests.repository.source import CORE, PRODUCT, ROOT, called, imported, modules
 
 _OUTSIDE = {
     "urllib3", "urllib.request", "http", "socket", "ssl", "select", "selectors", "asyncio", "subprocess",
@@ -27,8 +26,14 @@ _FILES = {"open", "print", "input", "read_text", "read_bytes", "write_text", "wr
 # Captures are files: these read and write them, and nothing else of the core does.
 _CAPTURES = ("diagnostics/wire/archive.py", "diagnostics/wire/capture")
 
-CORE_MODULES = modules(*(f"diagnostics/{layer}" for layer in CORE))
-WITHOUT_FILES = [path for path in CORE_MODULES if not path.startswith(_CAPTURES)]
+
+@cache
+def core() -> dict[str, ast.Module]:
+    return modules(*(f"diagnostics/{layer}" for layer in CORE))
+
+
+def without_files() -> dict[str, ast.Module]:
+    return {path: tree for path, tree in core().items() if not path.startswith(_CAPTURES)}
 
 
 def test_imports_point_one_way() -> None:
@@ -48,29 +53,26 @@ def test_every_package_of_the_product_has_its_place_among_the_layers() -> None:
     assert packages <= placed
 
 
-@pytest.mark.parametrize("path", WITHOUT_FILES)
-def test_the_core_imports_nothing_that_reaches_outside(path: str) -> None:
-    names = set(imported(CORE_MODULES[path]))
-    assert not {name for name in names if any(f"{name}.".startswith(f"{banned}.") for banned in _OUTSIDE)}
+def test_the_core_imports_nothing_that_reaches_outside() -> None:
+    names = {(path, name) for path, tree in without_files().items() for name in imported(tree)}
+    assert not [one for one in names if any(f"{one[1]}.".startswith(f"{banned}.") for banned in _OUTSIDE)]
 
 
-@pytest.mark.parametrize("path", CORE_MODULES)
-def test_the_core_takes_its_clock_as_an_argument(path: str) -> None:
-    calls = set(called(CORE_MODULES[path]))
-    names = set(imported(CORE_MODULES[path]))
-    assert not {call for call in calls if any(f".{call}".endswith(f".{clock}") for clock in _CLOCKS)}
-    assert not names & _CLOCKS
+def test_the_core_takes_its_clock_as_an_argument() -> None:
+    calls = {(path, call) for path, tree in core().items() for call in called(tree)}
+    assert not [one for one in calls if any(f".{one[1]}".endswith(f".{clock}") for clock in _CLOCKS)]
+    assert not [(path, name) for path, tree in core().items() for name in imported(tree) if name in _CLOCKS]
 
 
-@pytest.mark.parametrize("path", WITHOUT_FILES)
-def test_the_core_opens_no_files_but_captures(path: str) -> None:
-    calls = {call for call in called(CORE_MODULES[path]) if not call.startswith("resources.files(__package__)")}
-    assert not {call.rpartition(".")[2] for call in calls} & _FILES
+def test_the_core_opens_no_files_but_captures() -> None:
+    calls = {(path, call) for path, tree in without_files().items() for call in called(tree)}
+    own = [one for one in calls if not one[1].startswith("resources.files(__package__)")]
+    assert not [one for one in own if one[1].rpartition(".")[2] in _FILES]
 
 
 def test_the_core_is_found() -> None:
-    assert len(CORE_MODULES) > 50
-    assert {path.split("/")[1] for path in CORE_MODULES} == set(CORE)
+    assert len(core()) > 50
+    assert {path.split("/")[1] for path in core()} == set(CORE)
 
 
 def test_every_signal_is_read_by_someone() -> None:

@@ -12,7 +12,6 @@ from tests.repository.source import modules
 
 # Public classes that may have one name in several files, each with the reason; none needs to today.
 ALLOWED: Mapping[str, str] = {}
-TREES = modules(*FOLDERS)
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
@@ -24,9 +23,9 @@ def test_only_duplicates_are_allowed_and_each_has_a_reason() -> None:
     assert all(len(why.split()) >= 5 for why in ALLOWED.values())
 
 
-@pytest.mark.parametrize("path", TREES)
-def test_no_identifier_makes_a_person_of_a_program(path: str) -> None:
-    assert not personal(path, TREES[path])
+def test_no_identifier_makes_a_person_of_a_program() -> None:
+    found = {path: personal(path, tree) for path, tree in modules(*FOLDERS).items()}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 # Triton's page holds vLLM's families where vLLM is its backend; the others are sources or ourselves.
@@ -36,7 +35,7 @@ SERVERS = [kind for kind in server_kinds() if kind.prefixes and kind.name not in
 
 @pytest.mark.parametrize("kind", SERVERS, ids=lambda kind: kind.name)
 def test_a_server_is_known_to_modules_of_kinds_alone(kind: ServerKind) -> None:
-    found = knowing(kind, TREES)
+    found = knowing(kind, modules(*FOLDERS))
     assert found
     assert [path for path in found if not path.startswith("diagnostics/wire/servers/")] == []
 

@@ -11,8 +11,9 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
-from patterns import reasons
-from source import PRODUCT, ROOT, modules
+
+from tests.repository.patterns import reasons
+from tests.repository.source import PRODUCT, ROOT, modules
 
 ANCHORED, WHOLE = ("match", "fullmatch"), "fullmatch"
 TAKING_PATTERNS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from pages import without_code, written
 from proselint.checks import __register__
 from proselint.config import DEFAULT
 from proselint.registry import CheckRegistry
 from proselint.tools import LintFile, LintResult
-from source import ROOT
+
+from tests.repository.pages import without_code, written
+from tests.repository.source import ROOT
 
 LONGEST_SENTENCE = 20
 # Riddles, and words that make a program a person.

@@ -8,10 +8,10 @@ import tomllib
 
 import pytest
 import yaml
-from pages import blocks, commands, spans, written
-from source import ROOT
 
 from diagnostics.settings.tree import Settings
+from tests.repository.pages import blocks, commands, spans, written
+from tests.repository.source import ROOT
 
 _FOLDERS = "dashboards|deploy|diagnostics|docs|exporters|fixtures|rules|tests"
 _PATH = re.compile(rf"(?:{_FOLDERS})/[\w.*/-]*")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from source import ROOT
 
 from docs.shown import BLOCK, output, pages
+from tests.repository.source import ROOT
 
 BLOCKS = [block for page in pages() for block in BLOCK.finditer(page.read_text("utf-8"))]
 

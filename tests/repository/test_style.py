@@ -4,41 +4,42 @@ import ast
 import re
 import statistics
 
-import pytest
-from source import PRODUCT, ROOT, functions, length, modules, texts
+from tests.repository.source import PRODUCT, ROOT, functions, length, modules, texts
 
 LONGEST_FUNCTION = 45
 MEDIAN_FUNCTION = 8
 # A module holds one idea, 100 to 500 lines as a rule, and is never split for a number: beyond this it holds two ideas.
 LONGEST_MODULE = 800
 
-SOURCES = modules(*PRODUCT)
 # What is read, and what releases export besides.
 SPELLING = ("diagnostics/names.py", "diagnostics/lint/metrics.py")
 _METRIC = re.compile(r"\bnv_[a-z]+_\w+")
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_no_function_is_longer_than_a_screen(path: str) -> None:
-    assert not {one.name: length(one) for one in functions(SOURCES[path]) if length(one) > LONGEST_FUNCTION}
+def test_no_function_is_longer_than_a_screen() -> None:
+    lengths = {(path, one.name): length(one) for path, tree in modules(*PRODUCT).items() for one in functions(tree)}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
 
 
 def test_most_functions_are_a_few_lines() -> None:
-    assert statistics.median(length(one) for tree in SOURCES.values() for one in functions(tree)) <= MEDIAN_FUNCTION
+    assert (
+        statistics.median(length(one) for tree in modules(*PRODUCT).values() for one in functions(tree))
+        <= MEDIAN_FUNCTION
+    )
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_no_module_is_longer_than_can_be_read_at_once(path: str) -> None:
-    assert len((ROOT / path).read_text().splitlines()) <= LONGEST_MODULE
+def test_no_module_is_longer_than_can_be_read_at_once() -> None:
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path in modules(*PRODUCT)}
+    assert {path: lines for path, lines in lengths.items() if lines > LONGEST_MODULE} == {}
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path not in SPELLING])
-def test_a_metrics_name_is_spelled_where_names_are_listed_only(path: str) -> None:
-    assert not names_in(SOURCES[path])
+def test_a_metrics_name_is_spelled_where_names_are_listed_only() -> None:
+    spelled = {path: names_in(tree) for path, tree in modules(*PRODUCT).items() if path not in SPELLING}
+    assert {path: names for path, names in spelled.items() if names} == {}
 
 
 def test_a_metrics_name_is_spelled_in_one_list() -> None:
-    listed = [names_in(SOURCES[path]) for path in SPELLING]
+    listed = [names_in(modules(*PRODUCT)[path]) for path in SPELLING]
     assert all(listed)
     assert not set.intersection(*listed)
 
@@ -50,10 +51,9 @@ def names_in(tree: ast.Module) -> set[str]:
     return {text.value for text in texts(tree) if _METRIC.search(text.value) and id(text) not in tried}
 
 
-@pytest.mark.parametrize("path", SOURCES)
-def test_every_module_says_what_it_is(path: str) -> None:
-    empty = not (ROOT / path).read_text().strip()
-    assert empty or ast.get_docstring(SOURCES[path])
+def test_every_module_says_what_it_is() -> None:
+    trees = {path: tree for path, tree in modules(*PRODUCT).items() if (ROOT / path).stat().st_size}
+    assert [path for path, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_two_modules_of_tests_have_one_name() -> None:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from source import ROOT
 
 from diagnostics import __version__
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import VERBS
+from tests.repository.source import ROOT
 
 CAPTURE = ROOT / "fixtures/captures/cpu-handed-single-instance.tar.xz"
 Diag = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,9 +7,9 @@ import shlex
 import tomllib
 
 import yaml
-from source import ROOT
 
 from diagnostics.cli.main import diag
+from tests.repository.source import ROOT
 
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
