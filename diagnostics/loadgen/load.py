@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from diagnostics.errors import UsageError
 
@@ -79,11 +78,6 @@ class SentRequest:
     code: int
     delay_ms: float = 0.0
 
-    @property
-    def ms_since_due(self) -> float:
-        """The latency that a user sees who asked when the request was due."""
-        return self.delay_ms + self.ms
-
     def line(self) -> str:
         """Return the record as a line of `client.jsonl`, without its end of line."""
         record = {"t": self.t, "model": self.model, "ms": round(self.ms, 3), "ok": self.ok, "code": self.code}
@@ -150,8 +144,3 @@ def summarise(records: Iterable[SentRequest]) -> LoadSummary:
 
 def _percentile(ascending: Sequence[float], share: float) -> float | None:
     return ascending[max(0, math.ceil(share * len(ascending)) - 1)] if ascending else None
-
-
-def write_records(records: Iterable[SentRequest], path: Path) -> None:
-    """Write the records as a capture's `client.jsonl`."""
-    path.write_text("".join(record.line() + "\n" for record in records), "utf-8")

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import statistics
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from diagnostics.demo.server import Ports
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.driving import run_load
-from diagnostics.loadgen.load import LoadProfile, Pattern, SentRequest, schedule, summarise, write_records
+from diagnostics.loadgen.load import LoadProfile, Pattern, SentRequest, schedule, summarise
 
 
 def poisson(rate: float = 40.0, duration: float = 60.0, seed: int = 1) -> LoadProfile:
@@ -95,16 +94,10 @@ def test_percentiles_are_observed_latencies_in_order(latencies: list[float]) -> 
     assert percentiles == sorted(value for value in percentiles if value is not None)
 
 
-def test_a_delay_of_the_client_is_kept_apart_from_the_latency() -> None:
-    late = record(10, delay_ms=90)
-    assert (late.ms, late.ms_since_due) == (10, 100)
-
-
-def test_records_are_written_as_a_captures_client_file(tmp_path: Path) -> None:
-    write_records([record(12.3456, t=1.5), record(7, ok=False, t=2.0)], tmp_path / "client.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "client.jsonl").read_text().splitlines()]
+def test_a_record_is_a_line_of_a_captures_client_file() -> None:
+    lines = [json.loads(one.line()) for one in (record(12.3456, t=1.5), record(7, ok=False, delay_ms=90))]
     assert lines[0] == {"t": 1.5, "model": "ensemble", "ms": 12.346, "ok": True, "code": 200, "delay_ms": 0.0}
-    assert [line["code"] for line in lines] == [200, 503]
+    assert [(line["code"], line["ms"], line["delay_ms"]) for line in lines] == [(200, 12.346, 0.0), (503, 7.0, 90.0)]
 
 
 def test_a_server_that_is_not_there_is_one_clear_error() -> None:
