@@ -267,14 +267,18 @@ class CounterTable:
         elif above is not None and self._was_a_dip(above, point):
             self._fill_dip(above, before, point)
         elif increase.fell:
-            self._above, self._opened_above = before, self._opened
-            self._fall = (before, point)
-            self._open(Opened.RESET)
-            self._fallen.append((point.at, point.mono))
-            self._earlier = None
-            self._step_from_zero(before.at, before.mono, point)
+            self._begin_anew(before, point)
         else:
             self._add_step(before, point, increase)
+
+    def _begin_anew(self, before: CounterPoint, point: CounterPoint) -> None:
+        """Begin an epoch at a read in which the counters stand below the one before."""
+        self._above, self._opened_above = before, self._opened
+        self._fall = (before, point)
+        self._open(Opened.RESET)
+        self._fallen.append((point.at, point.mono))
+        self._earlier = None
+        self._step_from_zero(before.at, before.mono, point)
 
     def inside(self, start: float, end: float) -> Sequence[CounterStep]:
         """Return the steps that begin and end inside [start, end] (wall seconds, a microsecond of slack), by end."""
