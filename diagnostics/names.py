@@ -39,7 +39,8 @@ GPU_ENERGY = "nv_energy_consumption"
 CPU_MEMORY_USED = "nv_cpu_memory_used_bytes"
 CPU_MEMORY_TOTAL = "nv_cpu_memory_total_bytes"
 
-# node_exporter's families of a machine's memory, and of what waits for processors and disks (PSI).
+# node_exporter's families of a machine's processors and memory, and of what waits for processors and disks (PSI).
+NODE_CPU = "node_cpu_seconds_total"
 NODE_CPU_PRESSURE = "node_pressure_cpu_waiting_seconds_total"
 NODE_IO_PRESSURE = "node_pressure_io_waiting_seconds_total"
 NODE_MEMORY_TOTAL = "node_memory_MemTotal_bytes"

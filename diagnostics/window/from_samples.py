@@ -281,16 +281,41 @@ def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
             yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=moment, mono=moment), content=sample)
 
 
-def machines(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
+def machines(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:
     """Yield what a node_exporter says of a server's machine, at each of its scrapes."""
     readings: dict[float, dict[str, float]] = {}
     for one in series:
+        if (name := one.labels.get(NAME, "")) != names.NODE_CPU:
+            for at, value in zip(one.times, one.values, strict=True):
+                if isfinite(value):
+                    readings.setdefault(at, {})[name] = value
+    processors = _processors([one for one in series if one.labels.get(NAME) == names.NODE_CPU])
+    for at in sorted({*readings, *processors}):
+        sample = node_exporter.machine_of(at, readings.get(at, {}), processors.get(at))
+        yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=at, mono=at), content=sample)
+
+
+def _processors(series: Sequence[SampledSeries]) -> dict[float, node_exporter.NodeProcessors]:
+    """Return the processors at each scrape that has all of them in each mode; those of a machine that booted anew."""
+    idle: dict[float, dict[tuple[str, str], float]] = {}
+    for one in series:
+        key = one.labels.get("cpu", ""), one.labels.get("mode", "")
         for at, value in zip(one.times, one.values, strict=True):
             if isfinite(value):
-                readings.setdefault(at, {})[one.labels.get(NAME, "")] = value
-    for at in sorted(readings):
-        sample = node_exporter.machine_of(at, readings[at])
-        yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=at, mono=at), content=sample)
+                idle.setdefault(at, {})[key] = value
+    keys = {key for counted in idle.values() for key in counted}
+    cores = len({cpu for cpu, _ in keys})
+    found: dict[float, node_exporter.NodeProcessors] = {}
+    before, booted = 0.0, 0.0
+    for at, counted in sorted(idle.items()):
+        if len(counted) < len(keys):
+            continue
+        now = sum(counted.values())
+        if not found or now < before:
+            booted = at
+        before = now
+        found[at] = node_exporter.NodeProcessors(cores=cores, up_seconds=at - booted, idle_seconds=now)
+    return found
 
 
 def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:

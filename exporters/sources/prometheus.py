@@ -38,6 +38,7 @@ CARD = "UUID"
 _EXPORTED = f'__name__=~"{"|".join((*exported.FAMILIES, *exported.HOST_FAMILIES))}"'
 _OWN_LABELS = exported.LABELS | {*exported.PROCESS_LABELS}
 _MACHINES = f'__name__=~"{"|".join(node_exporter.FAMILIES)}"'
+_PROCESSORS = (f'__name__="{names.NODE_CPU}"', f'mode=~"{"|".join(node_exporter.IDLE_MODES)}"')
 _CARDS = f'__name__=~"{names.DCGM_PREFIX}.+"'
 # VictoriaMetrics takes queries of 16 KiB; beyond, what is stored of all servers is read.
 _LONGEST_MATCHER = 8_000
@@ -82,9 +83,11 @@ def machine_records(reader: SampleReader, servers: Sequence[str], span: tuple[fl
     """
     hosts = sorted({_host_of(server) for server in servers})
     pattern = "|".join(re.escape(host) for host in hosts)
-    matchers = [_MACHINES, matcher(INSTANCE, f"({pattern})(:[0-9]+)?", sign="=~")]
+    there = matcher(INSTANCE, f"({pattern})(:[0-9]+)?", sign="=~")
     found: dict[str, dict[str, list[SampledSeries]]] = {}
-    for one in _read(reader, matchers, span) if hosts and len(pattern) < _LONGEST_MATCHER else ():
+    known = bool(hosts) and len(pattern) < _LONGEST_MATCHER
+    asked = ([_MACHINES, there], [*_PROCESSORS, there]) if known else ()
+    for one in (one for matchers in asked for one in _read(reader, matchers, span)):
         instance = one.labels.get(INSTANCE, "")
         found.setdefault(_host_of(instance), {}).setdefault(instance, []).append(one)
     for server in servers:

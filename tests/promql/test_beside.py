@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.disk import IO_THREADS
 from diagnostics.window.from_samples import SamplePages
 from diagnostics.wire.exported import CONFIG_INFO, CONFIG_LABELS, config_labels
@@ -58,7 +59,11 @@ def node(number: int, waits: float) -> bytes:
         f"node_pressure_io_waiting_seconds_total {15.0 * number * waits}\n"
         f"node_pressure_cpu_waiting_seconds_total {15.0 * number * 0.1}\n"
         "node_memory_MemTotal_bytes 64e9\nnode_memory_MemAvailable_bytes 32e9\n"
-        'node_cpu_seconds_total{cpu="0",mode="idle"} 5\n'
+        + "".join(
+            f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {15.0 * number * share}\n'
+            for cpu in range(2)
+            for mode, share in (("idle", 0.03), ("iowait", 0.02), ("user", 0.9), ("system", 0.05))
+        )
     ).encode()
 
 
@@ -72,7 +77,17 @@ def test_a_servers_machine_is_the_one_whose_node_exporter_has_its_host(instance:
 
     assert bool(window.servers[SERVER].hosts) is known
     assert threads.value == (pytest.approx(0.4) if known else None)
+    assert HOST_CPU_BUSY.read(view_of(window, None, None)).value == (pytest.approx(0.95) if known else None)
     assert not known or window.servers[SERVER].hosts[-1].memory_available_bytes == 32e9
+
+
+def test_processors_of_a_machine_that_booted_are_as_busy_as_since_then() -> None:
+    fake = stored(TRITON.without(BodyKind.STATISTICS).scrapes(10), with_service=False)
+    for number in range(10):
+        up = number + 100 if number < 3 else number - 3
+        fake.scrape(START + 15.0 * number, node(up, 0.4), ExpositionReader(), job="node", instance=f"{SERVER}:9100")
+
+    assert HOST_CPU_BUSY.read(view_of(rebuilt(fake, 200.0), None, None)).value == pytest.approx(0.95)
 
 
 def test_what_a_service_measured_of_a_machine_counts_before_a_node_exporter() -> None:
