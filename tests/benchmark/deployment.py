@@ -22,6 +22,8 @@ class StageSpec:
         broken: why it cannot be loaded; empty for a stage that can.
         hang_after: executions after which an instance never comes back from one; 0 for none.
         mode: `sleep`, `cpu`, `gpu`, or `work`, which is processor time of its own.
+        gpus: the cards that instances are on, each with as many as `instances` says.
+        gpu_product_us: what a product of matrices takes, as stated; 0 measures it when the model is loaded.
         preferred: preferred batch sizes of the dynamic batcher.
     """
 
@@ -43,7 +45,9 @@ class StageSpec:
     fail_mode: str = "error"
     hang_after: int = 0
     mode: str = "sleep"
+    gpus: tuple[int, ...] = (0,)
     gpu_size: int = 0
+    gpu_product_us: float = 0.0
     preferred: tuple[int, ...] = ()
 
     def seconds(self, items: float = 1.0) -> float:
@@ -53,7 +57,12 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """The engine stand-in; `static` begins a batch only when the one before it has ended."""
+    """The engine stand-in.
+
+    Attributes:
+        static: it begins a batch only when the one before it has ended.
+        gpu_product_us: above 0 its iterations multiply matrices on a card, and a product takes so long, as stated.
+    """
 
     name: str
     slots: int = 32
@@ -61,6 +70,8 @@ class EngineSpec:
     decode_ms: float = 3.8
     prompt: int = 48
     static: bool = False
+    gpu_size: int = 0
+    gpu_product_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,7 @@ def _engine_code(spec: EngineSpec, into: Path) -> None:
     shutil.copy(standin / "model.py", folder / "standin.py")
     for name in ("batcher.py", "gauges.py"):
         shutil.copy(standin / name, folder / name)
+    shutil.copy(reference_root() / "common/stage.py", folder)
     shutil.copy(_MODELS / "engine_model.py", folder / "model.py")
 
 
@@ -161,7 +173,7 @@ def _parameters(values: Mapping[str, object]) -> str:
 
 def _stage_config(spec: StageSpec, width: int) -> str:
     text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(spec.max_batch, width)}'
-    kind = "KIND_GPU gpus: [ 0 ]" if spec.mode == "gpu" else "KIND_CPU"
+    kind = f"KIND_GPU gpus: [ {', '.join(map(str, spec.gpus))} ]" if spec.mode == "gpu" else "KIND_CPU"
     text += f"instance_group [ {{ count: {spec.instances} kind: {kind} }} ]\n{_scheduling(spec)}"
     values: dict[str, object] = {
         "service_base_ms": round(spec.base_ms, 3),
@@ -172,6 +184,7 @@ def _stage_config(spec: StageSpec, width: int) -> str:
         "fail_every": spec.fail_every,
         "fail_mode": spec.fail_mode,
         "gpu_size": spec.gpu_size or 1024,
+        **({"gpu_product_us": spec.gpu_product_us} if spec.gpu_product_us else {}),
         "standin_load_ms": round(spec.load_ms),
         "standin_broken": spec.broken,
         "standin_hang_after": spec.hang_after,
@@ -202,8 +215,10 @@ def _caller_config(deployment: Deployment) -> str:
 
 def _engine_config(spec: EngineSpec) -> str:
     text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(64, 4)}'
-    text += "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    computes = {"gpu_size": spec.gpu_size, "gpu_product_us": spec.gpu_product_us} if spec.gpu_product_us else {}
+    text += f"instance_group [ {{ count: 1 kind: {'KIND_GPU gpus: [ 0 ]' if computes else 'KIND_CPU'} }} ]\n"
     values: dict[str, object] = {
+        **computes,
         "gpt_model_type": "V1" if spec.static else "inflight_fused_batching",
         "batch_scheduler_policy": "guaranteed_no_evict",
         "max_tokens_in_paged_kv_cache": spec.kv_tokens,

@@ -39,7 +39,7 @@ TRIAL_SECONDS = 18.0
 TRACE_RATE = 10
 # A change that takes less off a request than this share of what the best one takes is not the cause.
 AS_GOOD = 0.9
-_STANDIN = ("service_", "first_execution_ms", "fail_", "gpu_size", "standin_")
+_STANDIN = ("service_", "first_execution_ms", "fail_", "gpu_size", "gpu_product_us", "standin_")
 _SUMMARIES = ("--metrics-config=summary_latencies=true",)
 Fleet = tuple[TritonLauncher, Path]
 

@@ -11,15 +11,16 @@ from pathlib import Path
 from diagnostics.demo.environment import ensure_environment
 from diagnostics.errors import DiagError
 from tests.prediction.backlog import Backlog
+from tests.prediction.cards import card_points
 from tests.prediction.folder import Folder
-from tests.prediction.groups import gpu_points, points
+from tests.prediction.groups import points
 from tests.prediction.plan import POINT_SECONDS, Job, jobs
 from tests.prediction.readme import ENGINES, write_block
-from tests.prediction.running import GPU_PROCESSORS, gpu_name, measure_all, shares
+from tests.prediction.running import GPU_PROCESSORS, Cards, card_shares, cards_of, measure_all, shares
 from tests.prediction.sweeps import sweeps
 
 FOLDER = Path(".bench-prediction")
-PACKED = tuple(Path("fixtures/prediction") / name for name in ("points", "sweeps", "gpu"))
+PACKED = tuple(Path("fixtures/prediction") / name for name in ("points", "sweeps", "gpu", "cards"))
 
 
 def main() -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     running.add_argument("--only", action="append", default=[], help="measurements whose name begins so; repeatable")
     running.add_argument("--cpus", type=_cpus, help="processors to use, as 0-7,12; by default all")
     running.add_argument("--parallel", type=int, default=1, help="servers at once; each wants two processors")
+    running.add_argument("--every-window", action="store_true", help="keep what a predictor reads of all of them")
     running.add_argument("--seconds", type=float, default=POINT_SECONDS, help="measured of each point")
     scoring = verbs.add_parser("score", help="predict what folders hold, and print how far off that is")
     scoring.add_argument("folders", type=Path, nargs="*", default=PACKED)
@@ -58,23 +60,24 @@ def main() -> int:
 def _run(arguments: argparse.Namespace) -> int:
     folder = Folder(arguments.folder)
     every = shares(arguments.cpus or sorted(os.sched_getaffinity(0)), arguments.parallel)
-    gpu = gpu_name(ensure_environment()) if len(every[0]) >= GPU_PROCESSORS else ""
+    cards = cards_of(ensure_environment()) if len(every[0]) >= GPU_PROCESSORS else Cards()
+    most = len(card_shares(cards.numbers, len(every))[0])
     wanted = [job for job in _jobs(arguments.seconds) if _is_wanted(job, arguments.only)]
-    able = [job for job in wanted if gpu or not job.gpu]
+    able = [job for job in wanted if job.cards <= most]
     missing = [job for job in able if not folder.has(job.name)]
     backlog = Backlog(missing, None if arguments.budget is None else arguments.budget * 60)
-    failed = measure_all(folder, backlog, every, gpu)
+    failed = measure_all(folder, backlog, every, cards, every_window=arguments.every_window)
     left = len(backlog.left())
     print(f"{len(missing) - left - failed} measured, {failed} failed, {left} left, {len(able) - len(missing)} before")
     if len(able) < len(wanted):
         print(
-            f"{len(wanted) - len(able)} need a GPU, torch, and {GPU_PROCESSORS} processors per server: see --parallel"
+            f"{len(wanted) - len(able)} need more GPUs, torch, or {GPU_PROCESSORS} processors a server: see --parallel"
         )
     return 1 if failed else 0
 
 
 def _jobs(seconds: float) -> list[Job]:
-    return [*jobs([*points(), *gpu_points()], seconds), *(job for sweep in sweeps() for job in sweep.jobs())]
+    return [*jobs([*points(), *card_points()], seconds), *(job for sweep in sweeps() for job in sweep.jobs())]
 
 
 def _score(arguments: argparse.Namespace) -> int:

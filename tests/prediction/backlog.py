@@ -28,18 +28,18 @@ class Backlog:
         self._waiting, self._tries, self._lock = list(jobs), Counter[str](), threading.Lock()
         self._clock, self._deadline = clock, None if seconds is None else clock() + seconds
 
-    def take(self, server: str, *, gpu: bool) -> Job | None:
+    def take(self, server: str, *, cards: int) -> Job | None:
         """Return the next job for a worker that runs this server; None when nothing is left, or no time.
 
-        Of the lowest rank, one of the same server, else of the server that has most to do. Only one worker takes jobs
-        of the `gpu`: two servers would share the card.
+        Of the lowest rank, one of the same server, else of the server that has most to do. A worker takes jobs that
+        need no more than the `cards` that it has for itself: two servers would share them.
         """
         with self._lock:
-            able = [job for job in self._waiting if (gpu or not job.gpu) and self._in_time(job)]
+            able = [job for job in self._waiting if job.cards <= cards and self._in_time(job)]
             if not able:
                 return None
             left = Counter(job.server for job in able)
-            job = min(able, key=lambda one: (one.rank, one.server != server, not one.gpu, -left[one.server]))
+            job = min(able, key=lambda one: (one.rank, one.server != server, not one.cards, -left[one.server]))
             self._waiting.remove(job)
             self._tries[job.name] += 1
             return job

@@ -34,13 +34,18 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A measurement with its prediction, None where none was made; `refused` says why."""
+    """A measurement with its prediction, None where none was made; `refused` says why.
+
+    Attributes:
+        on_card: whether its stages compute on a GPU.
+    """
 
     group: str
     load: str
     measured: Measured
     predicted: Performance | None
     refused: str = ""
+    on_card: bool = False
 
     @property
     def steady(self) -> bool:

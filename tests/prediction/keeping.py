@@ -14,7 +14,6 @@ import msgspec
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
 from tests.benchmark.record import without_standin
-from tests.prediction.observing import INTERVAL_SECONDS
 
 TRACE_RATE = 10
 # By default, Triton's exporter sends what it has every five seconds.
@@ -22,7 +21,7 @@ EXPORT_SECONDS = 5.0
 Body = dict[str, Any]
 
 
-def keep(path: Path, scrapes: Sequence[Scrape], every: int = TRACE_RATE) -> None:
+def keep(path: Path, scrapes: Sequence[Scrape], interval: float, every: int = TRACE_RATE) -> None:
     """Write the capture of a measurement with one of `every` traces; one of ten requests is then traced."""
     traces = [scrape for scrape in scrapes if scrape.kind is BodyKind.TRACES]
     others = [without_standin(scrape) for scrape in scrapes if scrape.kind is not BodyKind.TRACES]
@@ -31,7 +30,7 @@ def keep(path: Path, scrapes: Sequence[Scrape], every: int = TRACE_RATE) -> None
     servers = sorted({scrape.server for scrape in others if scrape.kind is BodyKind.STATISTICS})
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.name.removesuffix(".tar.xz")
-    with CaptureWriter(path, name, servers, INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:
+    with CaptureWriter(path, name, servers, interval, trace_rate=TRACE_RATE, overwrite=True) as writer:
         for scrape in kept:
             writer.add(scrape)
 

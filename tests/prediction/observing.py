@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import msgspec
 
 from diagnostics.errors import CollectError
-from diagnostics.wire.records import Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine as MachineSource
 from exporters.sources.repository import repository_scrapes
@@ -25,7 +27,8 @@ from tests.prediction.reading import Bodies, read
 from tests.prediction.sending import Order, Row
 from tests.prediction.serving import Served
 
-INTERVAL_SECONDS = 2.0
+# What CUDA reads; NVML, which samples the machine, does not.
+CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Three times the exporter's delay: the last spans have come by then.
 _SPANS_SECONDS = 1.5
 
@@ -83,6 +86,23 @@ def _scrape(served: Served, job: Job, started: float, stack: ExitStack) -> tuple
     sources: list[Source] = [target, *([machine] if machine.local else [])]
     time.sleep(max(0.0, started + job.settle - time.time()))
     meter = Meter()
-    scrapes: Sequence[Scrape] = list(collect(sources, INTERVAL_SECONDS, seconds=job.seconds))
+    scrapes: Sequence[Scrape] = list(collect(sources, job.interval, seconds=job.seconds))
     meter.stop()
-    return meter, [*scrapes, *repository_scrapes(served.repository, [target.name])]
+    own = [of_cards(scrape, visible_cards()) for scrape in scrapes]
+    return meter, [*own, *repository_scrapes(served.repository, [target.name])]
+
+
+def visible_cards() -> tuple[int, ...] | None:
+    """Return which of the machine's GPUs this process and its servers see, in their order; None for all."""
+    text = os.environ.get(CARDS_VARIABLE)
+    return None if text is None else tuple(int(one) for one in text.split(",") if one)
+
+
+def of_cards(scrape: Scrape, cards: tuple[int, ...] | None) -> Scrape:
+    """Keep of a sample the cards that the server sees, under the numbers by which it knows them."""
+    if cards is None or scrape.kind is not BodyKind.NVML or scrape.body is None:
+        return scrape
+    body = json.loads(scrape.body)
+    numbered = {one.get("index"): one for one in body["gpus"]}
+    body["gpus"] = [{**numbered[card], "index": at} for at, card in enumerate(cards) if card in numbered]
+    return replace(scrape, body=json.dumps(body).encode())

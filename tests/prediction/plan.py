@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tests.benchmark.deployment import Deployment
 
+INTERVAL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
 POINT_SECONDS = 40.0
+# On a card, whose time is scarce: its queues are those of tens of milliseconds. A window that others are predicted
+# from is twice as long.
+CARD_SETTLE_SECONDS = 2.0
+CARD_SECONDS = 6.0
 REPEATS = 2
 # The load goes on so long after the last read, so that this finds the server as the others did.
 TAIL_SECONDS = 1.0
@@ -66,7 +71,7 @@ class Point:
         deployment: what is served.
         load: what clients do.
         source: name of the point of the group from whose window this one is predicted.
-        gpu: whether its stages compute on a GPU.
+        cards: how many GPUs its stages compute on; 0 for none.
 
     """
 
@@ -75,7 +80,7 @@ class Point:
     deployment: Deployment
     load: Load
     source: str
-    gpu: bool = False
+    cards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +96,10 @@ class Job:
         settle: seconds under load before anything is measured.
         seconds: seconds measured.
         rank: jobs of lower rank are wanted first.
-        gpu: whether its stages compute on a GPU.
+        cards: how many GPUs its stages compute on; 0 for none.
         kept: whether what a predictor reads of it is kept too.
         trace_rate: of how many requests one is traced; equal for all jobs of a server.
+        interval: seconds between two reads.
 
     """
 
@@ -105,9 +111,10 @@ class Job:
     settle: float = SETTLE_SECONDS
     seconds: float = POINT_SECONDS
     rank: int = 0
-    gpu: bool = False
+    cards: int = 0
     kept: bool = False
     trace_rate: int = 1
+    interval: float = INTERVAL_SECONDS
 
     @property
     def arrivals(self) -> tuple[float, ...]:
@@ -129,17 +136,25 @@ def jobs(points: Sequence[Point], seconds: float = POINT_SECONDS) -> list[Job]:
     """Return the measurements of all points; in a repeat, equal loads arrive at the same instants."""
     sources = {(point.group, point.source) for point in points}
     return [
-        Job(
-            name=job_name(point, repeat),
-            server=point.group,
-            deployment=point.deployment,
-            load=point.load,
-            seed=1000 * repeat + 7,
-            seconds=seconds,
-            rank=repeat,
-            gpu=point.gpu,
-            kept=repeat == 1 and (point.group, point.name) in sources,
-        )
+        _job(point, repeat, seconds, kept=repeat == 1 and (point.group, point.name) in sources)
         for repeat in range(1, REPEATS + 1)
         for point in points
     ]
+
+
+def _job(point: Point, repeat: int, seconds: float, *, kept: bool) -> Job:
+    job = Job(
+        name=job_name(point, repeat),
+        server=point.group,
+        deployment=point.deployment,
+        load=point.load,
+        seed=1000 * repeat + 7,
+        seconds=seconds,
+        rank=repeat,
+        cards=point.cards,
+        kept=kept,
+    )
+    if not point.cards:
+        return job
+    on_card = 2 * CARD_SECONDS if kept else CARD_SECONDS
+    return replace(job, settle=CARD_SETTLE_SECONDS, seconds=min(on_card, seconds), interval=1.0)

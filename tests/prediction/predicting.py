@@ -61,6 +61,7 @@ def traffic_of(job: Job, measured: Measured) -> OpenLoop | ClosedLoop:
 def changes(before: Deployment, after: Deployment) -> tuple[ConfigChange, ...]:
     """Return the settings of `config.pbtxt` in which two deployments of the same models differ."""
     pairs = [(one, after.stage(one.name)) for one in before.stages]
+    assert all(one.gpus == other.gpus for one, other in pairs), "no setting moves instances to another card"
     found = [(one.name, tuple(_stage_settings(one, other))) for one, other in pairs]
     if before.engine is not None and after.engine is not None:
         found.append((before.engine.name, tuple(_engine_settings(before.engine, after.engine))))

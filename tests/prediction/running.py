@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,12 +21,20 @@ from diagnostics.errors import CollectError, DiagError, UsageError
 from tests.prediction.backlog import Backlog
 from tests.prediction.folder import Folder
 from tests.prediction.keeping import TRACE_RATE, keep
-from tests.prediction.observing import observe
+from tests.prediction.observing import CARDS_VARIABLE, observe, visible_cards
 from tests.prediction.plan import Job
 from tests.prediction.serving import Served, serving
 
 # A process that waits for its GPU keeps a processor busy: four of them, the server, its client and the light stages.
 GPU_PROCESSORS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cards:
+    """The GPUs that the models' Python computes on: their product, empty without any, and their numbers."""
+
+    name: str = ""
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +47,23 @@ class Done:
     triton: str = ""
 
 
-def measure_all(folder: Folder, backlog: Backlog, cpus: Sequence[Sequence[int]], gpu: str) -> int:
+def measure_all(
+    folder: Folder, backlog: Backlog, cpus: Sequence[Sequence[int]], cards: Cards, *, every_window: bool = False
+) -> int:
     """Measure what the backlog hands out, with a worker for each set of processors; return how many jobs failed.
+
+    The cards are shared out as the processors are, each to one worker. The windows of jobs whose window others are
+    predicted from are kept, with `every_window` those of all.
 
     Raises:
         UsageError: what is in the folder came from another machine.
         CollectError: a worker was ended from outside.
 
     """
-    # The first takes the jobs of the GPU, so that no two servers share it.
+    of_cards = card_shares(cards.numbers, len(cpus))
     workers = [
-        _Direction(folder, backlog, share, gpu, takes_gpu=bool(gpu) and not number) for number, share in enumerate(cpus)
+        _Direction(folder, backlog, share, cards.name, own, every_window=every_window)
+        for share, own in zip(cpus, of_cards, strict=True)
     ]
     with ThreadPoolExecutor(max_workers=len(workers)) as pool:
         return sum(pool.map(_Direction.run, workers))
@@ -60,20 +74,29 @@ class _Direction:
 
     _telling = threading.Lock()
 
-    def __init__(self, folder: Folder, backlog: Backlog, cpus: Sequence[int], gpu: str, *, takes_gpu: bool) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        backlog: Backlog,
+        cpus: Sequence[int],
+        gpu: str,
+        cards: Sequence[int],
+        *,
+        every_window: bool,
+    ) -> None:
         self._folder, self._backlog, self._cpus = folder, backlog, cpus
-        self._gpu, self._takes_gpu = gpu, takes_gpu
+        self._gpu, self._cards, self._every_window = gpu, cards, every_window
 
     def run(self) -> int:
         """Return how many jobs failed."""
         spawn = multiprocessing.get_context("spawn")
         here, there = spawn.Pipe()
-        worker = spawn.Process(target=work, args=(there, self._folder.path, self._cpus), daemon=True)
+        worker = spawn.Process(target=work, args=(there, self._folder.path, self._cpus, self._cards), daemon=True)
         worker.start()
         there.close()
         server, failed = "", 0
-        while (job := self._backlog.take(server, gpu=self._takes_gpu)) is not None:
-            failed += self._has_failed(job, self._ask(here, job))
+        while (job := self._backlog.take(server, cards=len(self._cards))) is not None:
+            failed += self._has_failed(job, self._ask(here, replace(job, kept=job.kept or self._every_window)))
             server = job.server
         here.send(None)
         worker.join()
@@ -96,9 +119,10 @@ class _Direction:
         return bool(done.failed) and not repeated
 
 
-def work(pipe: Connection, path: Path, cpus: Sequence[int]) -> None:
+def work(pipe: Connection, path: Path, cpus: Sequence[int], cards: Sequence[int]) -> None:
     """Measure the jobs that come through a pipe, keeping a server for as long as they ask for the same."""
     os.sched_setaffinity(0, cpus)
+    os.environ[CARDS_VARIABLE] = ",".join(map(str, cards))
     worker = _Worker(Folder(path))
     with worker.stack:
         while (job := pipe.recv()) is not None:
@@ -132,7 +156,7 @@ class _Worker:
     def _measure(self, served: Served, job: Job) -> Done:
         measured, scrapes = observe(served, job)
         if job.kept:
-            keep(self.folder.capture(job.name), scrapes, TRACE_RATE // job.trace_rate)
+            keep(self.folder.capture(job.name), scrapes, job.interval, TRACE_RATE // job.trace_rate)
         self.folder.write(measured)
         stated = f"mean {measured.mean.value * 1e3:.1f} ms, p95 {measured.p95.value * 1e3:.1f} ms, "
         stated += f"{measured.throughput:.1f}/s, busy {measured.busy_share:.0%}"
@@ -163,8 +187,16 @@ def shares(cpus: Sequence[int], parallel: int) -> list[Sequence[int]]:
     return [cpus[number * each : (number + 1) * each] for number in range(parallel)]
 
 
-def gpu_name(environment: TritonEnvironment) -> str:
-    """Return the name of the GPU that the models' Python computes on; empty where there is none, or no torch."""
-    code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else '')"
+def card_shares(cards: Sequence[int], workers: int) -> list[Sequence[int]]:
+    """Return the cards of each worker: as many each, and at least one for those that come first."""
+    each = max(len(cards) // workers, 1)
+    return [cards[number * each : (number + 1) * each] for number in range(workers)]
+
+
+def cards_of(environment: TritonEnvironment) -> Cards:
+    """Return the GPUs that the models' Python computes on; none where there is none, or no torch."""
+    code = "import torch; c = torch.cuda; print(c.device_count(), c.get_device_name(0) if c.is_available() else '')"
     done = subprocess.run([environment.python, "-c", code], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    count, _, name = done.stdout.strip().partition(" ") if done.returncode == 0 else ("0", "", "")
+    own = visible_cards()
+    return Cards(name=name, numbers=tuple(range(int(count)) if own is None else own[: int(count)]))

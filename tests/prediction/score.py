@@ -9,9 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from diagnostics.errors import DiagError
+from tests.prediction.cards import card_points
 from tests.prediction.comparing import Held
 from tests.prediction.folder import Folder
-from tests.prediction.groups import gpu_points, points
+from tests.prediction.groups import points
 from tests.prediction.measured import Measured
 from tests.prediction.plan import REPEATS, Job, Point, job_name, jobs
 from tests.prediction.predicting import predict
@@ -26,7 +27,7 @@ def held(
         UsageError: the folder holds no measurements.
 
     """
-    every, measured = [*points(), *gpu_points()], folder.measured()
+    every, measured = [*points(), *card_points()], folder.measured()
     wanted = [
         (point, measured[name])
         for point in every
@@ -43,7 +44,7 @@ def held(
 
 
 def _hold(tasks: Sequence[tuple[Path, Point, Measured]]) -> list[Held]:
-    known = {job.name: job for job in jobs([*points(), *gpu_points()])}
+    known = {job.name: job for job in jobs([*points(), *card_points()])}
     return [_held(Folder(path), point, measured, known) for path, point, measured in tasks]
 
 
@@ -58,4 +59,11 @@ def _held(folder: Folder, point: Point, measured: Measured, known: Mapping[str, 
             refused = str(error)
     else:
         refused = f"{source.name}: its window is not there"
-    return Held(group=point.group, load=str(point.load), measured=measured, predicted=predicted, refused=refused)
+    return Held(
+        group=point.group,
+        load=str(point.load),
+        measured=measured,
+        predicted=predicted,
+        refused=refused,
+        on_card=point.cards > 0,
+    )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tests.prediction.comparing import QUANTITIES, STEADY_BUSY_SHARE, Held, coverage, median_error, order
 
-_GPU = "gpu"
 _HEAD = ("measurements", "mean", "p95", "throughput")
 
 
@@ -18,16 +17,21 @@ def machine_line(machine: Mapping[str, str]) -> str:
 
 def prediction_lines(held: Sequence[Held]) -> Iterator[str]:
     """Yield the tables of prediction errors: of all points, of each group, and of those that compute on a GPU."""
-    sleeping, computing = ([one for one in held if (one.group == _GPU) is wanted] for wanted in (False, True))
+    sleeping, computing = ([one for one in held if one.on_card is wanted] for wanted in (False, True))
     if sleeping:
         yield from _all_lines(sleeping)
-        yield ""
-        yield from _table("group", (*_HEAD, "inside (mean)", "busiest stage"))
-    for group in dict.fromkeys(one.group for one in sleeping):
-        yield _group_row(group, [one for one in sleeping if one.group == group])
+        yield from _groups(sleeping)
     if computing:
         yield from ("", "Stages that compute on that GPU, which their processes share in turn:", "")
         yield from _all_lines(computing)
+        yield from _groups(computing)
+
+
+def _groups(held: Sequence[Held]) -> Iterator[str]:
+    yield ""
+    yield from _table("group", (*_HEAD, "inside (mean)", "busiest stage"))
+    for group in dict.fromkeys(one.group for one in held):
+        yield _group_row(group, [one for one in held if one.group == group])
 
 
 def _all_lines(held: Sequence[Held]) -> Iterator[str]:
@@ -77,7 +81,7 @@ def each_line(one: Held) -> str:
 
 def meets_goals(held: Sequence[Held]) -> bool:
     """Return whether all that is aimed at was reached on the points whose stages sleep."""
-    sleeping = [one for one in held if one.group != _GPU]
+    sleeping = [one for one in held if not one.on_card]
     if not sleeping:
         return True
     steady, busy = ([one for one in sleeping if one.steady is wanted] for wanted in (True, False))

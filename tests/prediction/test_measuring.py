@@ -16,18 +16,19 @@ from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, Machine
 from tests.prediction.folder import Folder
 from tests.prediction.keeping import thinned
 from tests.prediction.measured import Interval, Measured, bootstrap, percentile
+from tests.prediction.observing import of_cards, visible_cards
 from tests.prediction.plan import Job, Load
 from tests.prediction.reading import Bodies, read
 from tests.prediction.readme import ENGINES, STAGES, block_lines, write_block
-from tests.prediction.running import shares
+from tests.prediction.running import card_shares, shares
 
 QUIET = Machine(busy_share=0.3, steal_share=0.0, throttled_seconds=0.0, late_seconds=0.0)
 BASE = Deployment(ensemble="chat", stages=(StageSpec(name="safety", base_ms=10.0, instances=2),))
 START = 1_700_000_000.0
 
 
-def a_job(name: str, server: str = "a", rank: int = 1, *, gpu: bool = False) -> Job:
-    return Job(name=name, server=server, deployment=BASE, load=Load(rate=1.0), seed=1, rank=rank, gpu=gpu)
+def a_job(name: str, server: str = "a", rank: int = 1, cards: int = 0) -> Job:
+    return Job(name=name, server=server, deployment=BASE, load=Load(rate=1.0), seed=1, rank=rank, cards=cards)
 
 
 def measured(name: str, disturbed: str = "") -> Measured:
@@ -172,15 +173,16 @@ def test_the_bootstrap_draws_blocks_of_time_so_that_slow_spells_widen_it() -> No
 def test_the_backlog_keeps_a_server_while_it_has_work_of_the_lowest_rank() -> None:
     backlog = Backlog([a_job("a1"), a_job("b1", "b"), a_job("b1x", "b"), a_job("a2", rank=2)])
 
-    assert [job.name for job in iter(lambda: backlog.take("a", gpu=False), None)] == ["a1", "b1", "b1x", "a2"]
+    assert [job.name for job in iter(lambda: backlog.take("a", cards=0), None)] == ["a1", "b1", "b1x", "a2"]
 
 
-def test_the_backlog_gives_what_computes_on_the_gpu_to_one_worker() -> None:
-    backlog = Backlog([a_job("g", "g", gpu=True)])
+def test_the_backlog_gives_what_computes_on_cards_to_a_worker_that_has_as_many() -> None:
+    backlog = Backlog([a_job("both", "g", cards=2), a_job("one", "g", cards=1)])
 
-    assert backlog.take("g", gpu=False) is None
-    assert backlog.left() == ["g"]
-    assert backlog.take("", gpu=True) is not None
+    assert backlog.take("g", cards=0) is None
+    assert backlog.left() == ["both", "one"]
+    assert [job.name for job in iter(lambda: backlog.take("", cards=1), None)] == ["one"]
+    assert backlog.take("", cards=2) is not None
 
 
 def test_the_backlog_gives_a_job_twice_at_most_and_none_that_would_not_be_over_in_time() -> None:
@@ -188,19 +190,37 @@ def test_the_backlog_gives_a_job_twice_at_most_and_none_that_would_not_be_over_i
     job = a_job("a")
     backlog = Backlog([job], seconds=100.0, clock=lambda: now[0])
 
-    assert backlog.take("a", gpu=False) == job
+    assert backlog.take("a", cards=0) == job
     assert backlog.again(job)
-    assert backlog.take("a", gpu=False) is not None
+    assert backlog.take("a", cards=0) is not None
     assert not backlog.again(job)
     late = Backlog([job], seconds=100.0, clock=lambda: now[0])
     now[0] = 60.0
-    assert late.take("a", gpu=False) is None
+    assert late.take("a", cards=0) is None
 
 
 def test_processors_are_shared_out_evenly_and_no_worker_goes_without() -> None:
     assert shares([0, 1, 2, 3, 4], 2) == [[0, 1], [2, 3]]
     with pytest.raises(UsageError, match="too few"):
         shares([0], 2)
+
+
+def test_cards_are_shared_out_evenly_and_the_first_workers_get_those_that_there_are() -> None:
+    assert card_shares((0, 1), 1) == [(0, 1)]
+    assert card_shares((0, 1), 2) == [(0,), (1,)]
+    assert card_shares((0, 1), 3) == [(0,), (1,), ()]
+    assert card_shares((), 2) == [(), ()]
+
+
+def test_a_sample_of_the_machines_cards_keeps_those_that_the_server_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = json.dumps({"gpus": [{"index": 0, "uuid": "a"}, {"index": 1, "uuid": "b"}]}).encode()
+    sample = Scrape(server="", kind=BodyKind.NVML, at=START, mono=START, body=body)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert of_cards(sample, visible_cards()) == sample
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert json.loads(of_cards(sample, visible_cards()).body or b"")["gpus"] == [{"index": 0, "uuid": "b"}]
+    assert of_cards(statistics(1, START), visible_cards()) == statistics(1, START)
 
 
 def test_a_folder_packs_into_one_that_reads_the_same(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from tests.benchmark.deployment import configs
-from tests.prediction.groups import gpu_points, points
+from tests.prediction.cards import card_points
+from tests.prediction.groups import points
 from tests.prediction.plan import Load, Pattern, Point, jobs
 from tests.prediction.predicting import changes
 from tests.prediction.sweeps import SCENARIOS, Sweep, sweeps
 
-POINTS = [*points(), *gpu_points()]
+POINTS = [*points(), *card_points()]
 BY_NAME = {(point.group, point.name): point for point in POINTS}
 
 
@@ -20,6 +21,34 @@ def test_there_are_forty_points_of_ten_groups_each_named_once() -> None:
     assert len(points()) >= 40
     assert len({point.group for point in points()}) >= 10
     assert len(BY_NAME) == len(POINTS)
+
+
+def test_there_are_thirty_points_on_cards_whose_work_is_stated() -> None:
+    def is_stated(point: Point) -> bool:
+        return all(stage.gpu_product_us for stage in point.deployment.stages if stage.mode == "gpu")
+
+    stated = [point for point in card_points() if is_stated(point)]
+
+    assert len(stated) >= 30
+    assert {point.cards for point in stated} == {1, 2}
+
+
+def test_what_computes_on_a_card_is_stated_in_its_configuration() -> None:
+    both = configs(BY_NAME["gpu-cards", "two"].deployment)
+    engine = configs(BY_NAME["gpu-engine", "kv-three"].deployment)["tensorrt_llm"]
+
+    assert "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] } ]" in both["safety"]
+    assert 'key: "gpu_product_us" value { string_value: "30.0" }' in both["safety"]
+    assert "kind: KIND_GPU gpus: [ 0 ]" in engine
+    assert 'key: "max_tokens_in_paged_kv_cache" value { string_value: "288" }' in engine
+
+
+def test_a_point_on_a_card_is_measured_for_seconds_and_twice_as_long_where_others_are_predicted_from_it() -> None:
+    made = {job.name: job for job in jobs(card_points())}
+    source, other = made["gpu-rates.per40.1"], made["gpu-rates.per20.1"]
+
+    assert (source.seconds, other.seconds, made["gpu-rates.per40.2"].seconds) == (12.0, 6.0, 6.0)
+    assert {job.interval for job in made.values()} == {1.0}
 
 
 def test_every_request_of_a_point_can_be_traced() -> None:
