@@ -73,7 +73,6 @@ def _compute_bound() -> Iterator[Iterator[Point]]:
         both.changed("safety", instances=2),
         Load(rate=40.0),
         ("per40", {}, "per60"),
-        ("per20", {CLIENT: {"rate": 20.0}}, "per40"),
         ("per60", {CLIENT: {"rate": 60.0}}, "per40"),
         ("per72", {CLIENT: {"rate": 72.0}}, "per40"),
     )
@@ -83,7 +82,6 @@ def _compute_bound() -> Iterator[Iterator[Point]]:
         _chat(embedder, _stage("safety", 3.0, max_batch=8)),
         Load(rate=80.0),
         ("none", {}, "us5000"),
-        ("us2000", {"embedder": {"delay_us": 2000}}, "none"),
         ("us5000", {"embedder": {"delay_us": 5000}}, "none"),
         ("us10000", {"embedder": {"delay_us": 10000}}, "none"),
         ("off", {"embedder": {"delay_us": None}}, "none"),
@@ -92,7 +90,7 @@ def _compute_bound() -> Iterator[Iterator[Point]]:
 
 def _launch_bound() -> Iterator[Iterator[Point]]:
     small = _chat(_stage("embedder", 4.0, **_SMALL), _stage("safety", 7.0, **_SMALL))
-    yield group("gpu-launches", small, Load(rate=80.0), *_INSTANCES)
+    yield group("gpu-launches", small, Load(rate=80.0), *_INSTANCES[:3])
     mixed = _chat(_stage("embedder", 5.0), _stage("safety", 7.0, **_SMALL))
     yield group("gpu-mixed", mixed, Load(rate=70.0), *_INSTANCES[:3])
 
@@ -125,7 +123,6 @@ def _engine() -> Iterator[Point]:
         Load(rate=32.0),
         ("eight", {}, "three"),
         ("three", {"tensorrt_llm": {"slots": 3}}, "eight"),
-        ("two-slower", {"tensorrt_llm": {"slots": 2}, CLIENT: {"rate": 20.0}}, "eight"),
         ("kv-three", {"tensorrt_llm": {"kv_tokens": 288}}, "eight"),
         ("kv-four", {"tensorrt_llm": {"kv_tokens": 384}}, "kv-three"),
     )

@@ -14,7 +14,7 @@ SETTLE_SECONDS = 5.0
 POINT_SECONDS = 40.0
 # On a card, whose time is scarce: its queues are those of tens of milliseconds. A window that others are predicted
 # from is twice as long.
-CARD_SETTLE_SECONDS = 2.0
+CARD_SETTLE_SECONDS = 1.5
 CARD_SECONDS = 6.0
 REPEATS = 2
 # The load goes on so long after the last read, so that this finds the server as the others did.

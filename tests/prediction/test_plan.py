@@ -45,7 +45,7 @@ def test_what_computes_on_a_card_is_stated_in_its_configuration() -> None:
 
 def test_a_point_on_a_card_is_measured_for_seconds_and_twice_as_long_where_others_are_predicted_from_it() -> None:
     made = {job.name: job for job in jobs(card_points())}
-    source, other = made["gpu-rates.per40.1"], made["gpu-rates.per20.1"]
+    source, other = made["gpu-rates.per40.1"], made["gpu-rates.per72.1"]
 
     assert (source.seconds, other.seconds, made["gpu-rates.per40.2"].seconds) == (12.0, 6.0, 6.0)
     assert {job.interval for job in made.values()} == {1.0}
