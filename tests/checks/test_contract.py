@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from diagnostics import checks
 from diagnostics.checks.catalogue import HEADINGS, RegisteredCheck, catalogue
 from diagnostics.checks.check import CheckCase, Expected, Fires, Layer, Outcome, Quiet, Suggestion, Unknown
+from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.settings import INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.signal import Missing, Signal
 from diagnostics.tuning.changes import BlastRadius, blast_radius
@@ -95,61 +96,62 @@ def test_a_case_is_decided_as_it_says(check: RegisteredCheck, case: CheckCase) -
     assert word(outcome) is case.expect, outcome
 
 
-@each_case
-def test_a_case_is_decided_the_same_twice_over(check: RegisteredCheck, case: CheckCase) -> None:
-    first, second = (decided(check, case.readings) for _ in range(2))
+@each_check
+def test_a_case_is_decided_the_same_twice_over(check: RegisteredCheck) -> None:
+    for case in check.cases:
+        first, second = (decided(check, case.readings) for _ in range(2))
 
-    assert first[0] == second[0]
-    assert first[1].lines == second[1].lines
-
-
-@each_case
-def test_evidence_carries_values_units_and_limits(check: RegisteredCheck, case: CheckCase) -> None:
-    outcome, ledger = decided(check, case.readings)
-    compared = [line for line in ledger.lines if line.limit is not None]
-
-    assert compared or check.id in NEVER_UNKNOWN or not isinstance(outcome, Fires)
-    for line in compared:
-        assert line.sign in ("<", "<=", ">", ">=")
-        if line.reading.value is not None:
-            assert line.reading.unit.show(line.reading.value) not in ("", "unknown")
-            assert line.reading.source
+        assert first[0] == second[0], case.title
+        assert first[1].lines == second[1].lines, case.title
 
 
-@each_case
-def test_nothing_that_a_finding_rests_on_speaks_against_it(check: RegisteredCheck, case: CheckCase) -> None:
-    outcome, ledger = decided(check, case.readings)
-    if not isinstance(outcome, Fires):
-        return
+@each_check
+def test_evidence_carries_values_units_and_limits(check: RegisteredCheck) -> None:
+    for case in check.cases:
+        outcome, ledger = decided(check, case.readings)
+        compared = [line for line in ledger.lines if line.limit is not None]
 
-    assert not [line for line in ledger.lines if line.met is False and not line.alternative]
-
-
-@each_case
-def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(
-    check: RegisteredCheck, case: CheckCase
-) -> None:
-    outcome, ledger = decided(check, case.readings)
-    if not isinstance(outcome, Fires):
-        return
-
-    assert outcome.summary
-    assert "None" not in outcome.summary
-    assert 0 <= outcome.failed_share <= 1
-    assert all(claim.seconds >= 0 for claim in outcome.claims)
-    assert 0 < ledger.confidence() <= 1
-    assert sum(claim.seconds for claim in outcome.claims) <= outcome.saved_seconds * (1 + 1e-9)
-    assert outcome.suggestion is not None
+        assert compared or check.id in NEVER_UNKNOWN or not isinstance(outcome, Fires), case.title
+        for line in compared:
+            assert line.sign in ("<", "<=", ">", ">="), case.title
+            if line.reading.value is not None:
+                assert line.reading.unit.show(line.reading.value) not in ("", "unknown"), case.title
+                assert line.reading.source, case.title
 
 
-@each_case
-def test_an_unknown_case_says_which_signal_is_missing_and_why(check: RegisteredCheck, case: CheckCase) -> None:
-    outcome, _ = decided(check, case.readings)
-    if not isinstance(outcome, Unknown):
-        return
+def fired(check: RegisteredCheck) -> Iterator[tuple[CheckCase, Fires, Ledger]]:
+    """Yield the cases in which a check fires, with what it says."""
+    for case in check.cases:
+        outcome, ledger = decided(check, case.readings)
+        if isinstance(outcome, Fires):
+            yield case, outcome, ledger
 
-    assert isinstance(outcome.reason, Missing)
-    assert outcome.signal
+
+@each_check
+def test_nothing_that_a_finding_rests_on_speaks_against_it(check: RegisteredCheck) -> None:
+    for case, _, ledger in fired(check):
+        assert not [line for line in ledger.lines if line.met is False and not line.alternative], case.title
+
+
+@each_check
+def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(check: RegisteredCheck) -> None:
+    for case, outcome, ledger in fired(check):
+        assert outcome.summary, case.title
+        assert "None" not in outcome.summary, case.title
+        assert 0 <= outcome.failed_share <= 1, case.title
+        assert all(claim.seconds >= 0 for claim in outcome.claims), case.title
+        assert 0 < ledger.confidence() <= 1, case.title
+        assert sum(claim.seconds for claim in outcome.claims) <= outcome.saved_seconds * (1 + 1e-9), case.title
+        assert outcome.suggestion is not None, case.title
+
+
+@each_check
+def test_an_unknown_case_says_which_signal_is_missing_and_why(check: RegisteredCheck) -> None:
+    for case in check.cases:
+        outcome, _ = decided(check, case.readings)
+        if isinstance(outcome, Unknown):
+            assert isinstance(outcome.reason, Missing), case.title
+            assert outcome.signal, case.title
 
 
 FILE = """name: "model"
