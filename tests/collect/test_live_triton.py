@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.demo.environment import find_environment
-from diagnostics.demo.faults import load_fault
+from diagnostics.demo.faults import DemoFault, load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
 from diagnostics.wire.capture import open_capture
@@ -27,22 +27,23 @@ from exporters.sources.access import SourceOptions
 from exporters.sources.host import find_server
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
+from tests.demo.repositories import one_model
 
 pytestmark = pytest.mark.live
 OUTPUTS = ("a.tar.xz", "a.tar.gz", "a.tar", "folder")
 MODELS = ["embedder", "ensemble", "postprocessing", "preprocessing", "safety", "tensorrt_llm"]
 
 
-def launched(*arguments: str) -> TritonLauncher:
+def launched(repository: DemoFault | Path, *arguments: str) -> TritonLauncher:
     environment = find_environment()
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
-    return TritonLauncher(environment, load_fault("healthy"), args=arguments, stop_timeout=0.0)
+    return TritonLauncher(environment, repository, args=arguments, stop_timeout=0.0)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[TritonLauncher]:
-    with launched() as running:
+    with launched(load_fault("healthy")) as running:
         yield running
 
 
@@ -100,7 +101,7 @@ def test_grpc_over_tls_wants_a_trusted_certificate(tmp_path: Path):
     command = ["openssl", "req", *kind, *names, "-keyout", str(key), "-out", str(cert)]
     subprocess.run(command, check=True, capture_output=True)
     files = (f"--grpc-server-cert={cert}", f"--grpc-server-key={key}")
-    with launched("--allow-metrics=false", "--grpc-use-ssl=true", *files) as server:
+    with launched(one_model(tmp_path), "--allow-metrics=false", "--grpc-use-ssl=true", *files) as server:
         url = server.grpc_url.replace("grpc:", "grpcs:")
         found = discover(url, SourceOptions(ca_file=cert))
         assert found.urls == (url,)
@@ -185,8 +186,8 @@ def test_the_host_sample_shows_the_servers_processes(server: TritonLauncher, tmp
     assert len(commands) > len(MODELS) - 1
 
 
-def test_a_server_killed_mid_recording_leaves_reads_that_failed_with_a_reason():
-    with launched() as server:
+def test_a_server_killed_mid_recording_leaves_reads_that_failed_with_a_reason(tmp_path: Path):
+    with launched(one_model(tmp_path)) as server:
         found = discover(server.http_url)
         scrapes = []
         for scrape in collect([found], 0.2, seconds=2.0):

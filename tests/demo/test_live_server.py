@@ -7,7 +7,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +27,7 @@ from diagnostics.demo.server import HOST, Ports, TritonLauncher
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.driving import Action, run_load
 from diagnostics.loadgen.load import LoadProfile, Pattern, summarise
+from tests.demo.repositories import one_model, only
 
 pytestmark = pytest.mark.live
 # Seconds that a server gets for its end: by default it takes some to unload its models, one instance after another.
@@ -54,15 +54,7 @@ def environment() -> TritonEnvironment:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    return only("preprocessing", materialise(load_fault("healthy"), tmp_path / "small"))
-
-
-def only(kept: str, repository: Path) -> Path:
-    """Leave one model of a repository, which starts faster than six."""
-    for model in repository.iterdir():
-        if model.name != kept:
-            shutil.rmtree(model)
-    return repository
+    return one_model(tmp_path)
 
 
 @pytest.fixture
@@ -122,7 +114,7 @@ def busy_share(model: dict[str, Any], seconds: float) -> float:
     return sum(size[phase]["ns"] for size in model["batch_stats"] for phase in phases) / 1e9 / seconds
 
 
-def test_a_server_serves_its_three_ports_and_leaves_nothing_behind(
+def test_a_server_serves_its_three_ports_refuses_loads_that_fail_and_leaves_nothing_behind(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
     stated: list[str] = []
@@ -133,6 +125,10 @@ def test_a_server_serves_its_three_ports_and_leaves_nothing_behind(
         assert server.repository.is_relative_to(nothing_left)
         with socket.create_connection((HOST, server.ports.grpc), timeout=5):
             pass
+        with pytest.raises(UsageError, match="no model 'no-such'"):
+            run_load(server.http_url, LoadProfile(model="no-such", rate=1, duration=1))
+        with pytest.raises(ZeroDivisionError):
+            run_load(server.http_url, LoadProfile(rate=5, duration=60), actions=[Action(at=0.2, do=lambda: 1 / 0)])  # type: ignore[arg-type,return-value]
     assert 'nv_inference_count{model="safety",version="1"}' in page
     assert 'nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="max",version="1"}' in page
     assert re.fullmatch(r"loading models: \d of 6", stated[0])
@@ -242,21 +238,27 @@ def test_a_changed_instance_count_is_taken_over_in_place(environment: TritonEnvi
 
 
 @pytest.mark.alone
-def test_the_healthy_deployment_answers_all_and_hardly_queues(
+def test_the_healthy_deployment_hardly_queues_and_a_release_that_goes_live_under_load_is_slow_at_first(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
-    fault = load_fault("healthy")
+    fault = load_fault("cold-start")  # before its release it is the healthy deployment
     with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
-        run_load(server.http_url, replace(fault.load, duration=3))  # the first execution of each instance is slow
+        run_load(server.http_url, replace(fault.load, duration=2))  # the first execution of each instance is slow
         before = statistics(server)
-        records = run_load(server.http_url, replace(fault.load, duration=8))
+        healthy = run_load(server.http_url, replace(fault.load, duration=6))
         after = statistics(server)
-    summary = summarise(records)
-    assert (summary.requests, summary.errors) == (144, 0)
+        release = Action(at=1.0, do=lambda: server.load_model(make_release(fault, server.repository).model))
+        released = summarise(run_load(server.http_url, replace(fault.load, duration=6), actions=[release]))
+        assert statistics(server)["safety"]["version"] == "2"
+    summary = summarise(healthy)
+    assert (summary.requests, summary.errors) == (108, 0)
     assert summary.p50_ms is not None
     assert 80 < summary.p50_ms < 250
     assert max(mean_queue(after[name], before[name]) for name in after) < 0.03
-    assert all(record.ms_since_due >= record.ms > 0 for record in records)
+    assert all(record.ms > 0 and record.delay_ms >= 0 for record in healthy)
+    assert released.errors == 0
+    assert released.p99_ms is not None
+    assert released.p99_ms > 1800
 
 
 @pytest.mark.alone
@@ -264,7 +266,7 @@ def test_the_single_instance_is_busy_and_its_queue_long_and_three_mend_it(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
     fault = load_fault("single-instance")
-    load = replace(fault.load, duration=12)
+    load = replace(fault.load, duration=6)
     with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
         run_load(server.http_url, load)
         before = statistics(server)["safety"]
@@ -276,21 +278,6 @@ def test_the_single_instance_is_busy_and_its_queue_long_and_three_mend_it(
     assert busy_share(before, load.duration) > 0.8
     assert mean_queue(before) > 0.03
     assert mean_queue(after, before) < mean_queue(before) / 3
-
-
-@pytest.mark.alone
-def test_a_release_goes_live_under_load_and_is_slow_at_first(
-    environment: TritonEnvironment, nothing_left: Path
-) -> None:
-    fault = load_fault("cold-start")
-    with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
-        release = Action(at=1.0, do=lambda: server.load_model(make_release(fault, server.repository).model))
-        records = run_load(server.http_url, replace(fault.load, duration=8), actions=[release])
-        assert statistics(server)["safety"]["version"] == "2"
-    summary = summarise(records)
-    assert summary.errors == 0
-    assert summary.p99_ms is not None
-    assert summary.p99_ms > 1800
 
 
 def test_a_failing_stage_fails_its_requests_in_both_ways(
@@ -319,14 +306,6 @@ def failures_counted(server: TritonLauncher) -> int:
     assert len(failed) >= 4
     assert {record.code for record in failed} <= {400, 500}
     return int(statistics(server)["safety"]["inference_stats"]["fail"]["count"])
-
-
-def test_load_on_a_model_that_is_not_there_is_refused(environment: TritonEnvironment, nothing_left: Path) -> None:
-    with TritonLauncher(environment, load_fault("healthy"), stop_timeout=SOON) as server:
-        with pytest.raises(UsageError, match="no model 'no-such'"):
-            run_load(server.http_url, LoadProfile(model="no-such", rate=1, duration=1))
-        with pytest.raises(ZeroDivisionError):
-            run_load(server.http_url, LoadProfile(rate=5, duration=60), actions=[Action(at=0.2, do=lambda: 1 / 0)])  # type: ignore[arg-type,return-value]
 
 
 INERT = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import pytest
 import urllib3
 
 from diagnostics.demo.environment import find_environment
-from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.trace_export import decode_spans
 from tests.collect.fake_triton import fake_triton, free_ports
+from tests.demo.repositories import one_model
 from tests.service.otel_collector import collecting, stated
 from tests.soak.running import serving, until
 
@@ -27,15 +26,6 @@ SAMPLE = {
         {"name": "REQUEST_OUTPUT_LEN", "datatype": "INT32", "shape": [1, 1], "data": [4]},
     ]
 }
-
-
-def one_model(folder: Path) -> Path:
-    """Return a repository of one model, which starts faster than six."""
-    repository = materialise(load_fault("healthy"), folder / "small")
-    for model in repository.iterdir():
-        if model.name != "preprocessing":
-            shutil.rmtree(model)
-    return repository
 
 
 def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
