@@ -173,7 +173,9 @@ def serving(incident: Incident, environment: TritonEnvironment, spans: str = "")
         if spans:
             settings = ("mode=opentelemetry", f"opentelemetry,url={spans}", f"rate={_TRACE_RATE}", "level=TIMESTAMPS")
             options += [f"--trace-config={setting}" for setting in settings]
-        server = stack.enter_context(TritonLauncher(environment, repository, args=options))
+        # The last spans are sent while a server ends; nothing else of its end is recorded.
+        stop_timeout = 5.0 if spans else 0.0
+        server = stack.enter_context(TritonLauncher(environment, repository, args=options, stop_timeout=stop_timeout))
         yield Running(server, repository, scratch / "control", incident.world, cores)
 
 
