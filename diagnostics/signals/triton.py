@@ -142,33 +142,6 @@ ARRIVAL_RATE = _model_signal(
 _MICROSECOND = 1e-6
 
 
-def latency_quantile(quantile: float) -> Signal:
-    """Return the signal of one quantile of a model's or ensemble's request time.
-
-    Triton's summary covers the last 60 s at each read, so the newest read is the value; it is NaN when idle and absent
-    unless `summary_latencies=true`. Only the quantiles that the server was configured with exist.
-    """
-
-    def read(view: ModelView) -> Reading:
-        labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
-        points = view.gauge(names.REQUEST_SUMMARY, labels)
-        if not points:
-            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
-        return Reading.of(points[-1][1] * _MICROSECOND, Unit.SECONDS, METRICS, span=60.0)
-
-    return Signal(
-        name=f"request_seconds_p{quantile * 100:g}",
-        unit=Unit.SECONDS,
-        scope=Scope.MODEL,
-        doc=f"The {quantile * 100:g}th percentile of request time over the last 60 s.",
-        readers=(read,),
-        fix="start Triton with --metrics-config summary_latencies=true",
-    )
-
-
-REQUEST_P95 = latency_quantile(0.95)
-
-
 def _summaries(view: ModelView) -> Reading:
     if not view.server.snapshots:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)

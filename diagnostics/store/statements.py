@@ -15,7 +15,8 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.signal import Scope, Signal, Subject
-from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_P95, REQUEST_RATE, REQUEST_SECONDS
+from diagnostics.signals.tails import REQUEST_P95
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.store.tables import (
     Row,
     findings,

@@ -356,10 +356,9 @@ def _findings(deployment: str, found: Sequence[Finding]) -> Iterator[Row]:
 
 def _latencies(deployment: str, explanation: Explanation) -> Iterator[Row]:
     for item in explanation.anatomy:
-        traced = {0.5: item.spread.p50, 0.95: item.spread.p95} if item.spread else {}
         on = (deployment, item.server, item.ensemble or "", "" if item.ensemble else item.stages[0].model)
         for name, quantile in _STATISTICS.items():
-            value = traced.get(quantile or 0.0, latency_of(explanation.evidence, item, quantile))
+            value = latency_of(explanation.evidence, item, quantile).value
             if value is not None:
                 yield LATENCY, (*on, name), value
 

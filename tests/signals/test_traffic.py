@@ -19,7 +19,6 @@ from diagnostics.signals.triton import (
     REQUEST_RATE,
     REQUEST_SECONDS,
     REQUESTS,
-    latency_quantile,
 )
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import BodyKind
@@ -196,21 +195,3 @@ class TestWhatIsMissing:
 
         assert QUEUE_SECONDS.read(view).missing is Missing.DISABLED
         assert REQUESTS.read(view).value == 1200
-
-
-def test_a_quantile_is_the_newest_of_the_servers_own_summary() -> None:
-    def summary(number: int) -> list[str]:
-        labels = 'model="m",version="1"'
-        return [f'nv_inference_request_summary_us{{{labels},quantile="0.95"}} {100_000 + number}']
-
-    window = SyntheticTriton(models=(STAGE,), extra_metrics=summary).window(reads=13)
-
-    assert latency_quantile(0.95).read(view_of(window, "m")).value == pytest.approx(0.100012)
-    assert latency_quantile(0.99).read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
-
-
-def test_a_summary_without_recent_requests_is_absent_not_zero() -> None:
-    line = 'nv_inference_request_summary_us{model="m",version="1",quantile="0.95"} Nan'
-    window = SyntheticTriton(models=(STAGE,), extra_metrics=lambda _: [line]).window()
-
-    assert latency_quantile(0.95).read(view_of(window, "m")).value is None

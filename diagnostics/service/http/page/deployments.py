@@ -118,7 +118,6 @@ def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
     """
     if standing.explanation is None or standing.word == UNREACHABLE:
         return ""
-    watched = context.service.deployments.get(standing.name)
     keeper = context.objectives if now else None
     budgets = [
         budget_left(report)
@@ -130,7 +129,6 @@ def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
         standing.explanation,
         first.subject if first else None,
         first.impact if first else phrases.NO_IMPACT,
-        objective=watched.objective if watched else None,
     )
     return ", ".join(part for part in (words, *budgets) if part)
 

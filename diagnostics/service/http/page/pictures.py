@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from diagnostics.anatomy.cells import Anatomy
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.diagnosis.objective import Objective
 from diagnostics.render import phrases
 from diagnostics.render.explanation.graph import WIDE, Picture, facts_of, marks, picture
 from diagnostics.service.http.context import WebContext
@@ -95,14 +94,10 @@ class IncidentPictures:
     def _title(self, incident: Incident, explanation: Explanation) -> str:
         finding = next((one for one in explanation.findings if one.id == incident.fingerprint), None)
         impact = finding.impact if finding else phrases.NO_IMPACT
-        felt = phrases.felt(explanation, incident.subject, impact, self._objective(incident.deployment))
+        felt = phrases.felt(explanation, incident.subject, impact)
         on = incident.subject
-        cause = f"{incident.check} of {on.model or on.ensemble or on.gpu or on.server}"
+        cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
         return ": ".join(part for part in (incident.deployment, felt, cause) if part)
-
-    def _objective(self, deployment: str) -> Objective | None:
-        watched = self._context.service.deployments.get(deployment)
-        return watched.objective if watched else None
 
     def _timeline(self, incident: Incident, explanation: Explanation) -> Json:
         on = incident.subject if incident.subject.model else leading(explanation) or incident.subject
@@ -118,7 +113,7 @@ class IncidentPictures:
             span,
             explanation.evidence,
             self._context.service.board.read().started,
-            self._objective(incident.deployment),
+            explanation.objective,
             self._context.attention.marks(incident.deployment, start, end),
         )
 

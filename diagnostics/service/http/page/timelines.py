@@ -18,7 +18,8 @@ from diagnostics.service.attention import TimelineMark
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_SHARE
 from diagnostics.signals.signal import Scope, Signal, Subject
-from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_P95, REQUEST_RATE, REQUEST_SECONDS
+from diagnostics.signals.tails import REQUEST_P95
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.store.reader import HistoryReader
 
 Json = dict[str, Any]
