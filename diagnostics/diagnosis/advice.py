@@ -55,17 +55,18 @@ def steps(
     `engine` says that the model is an engine, whose memory has no room for a second copy. `control` is the server's
     model control mode, empty where it was not read.
     """
-    touches = _touches(change, radius, config, engine=engine, restarts=control in ("none", ENCLOSED))
+    touches = _touches(change, radius, config, engine=engine, control=control)
     if made is None:
         return Steps(touches=touches)
     posts = _posts(change.model, alone=engine and radius is not BlastRadius.IN_PLACE)
     edit = _edit(made, change.model)
+    back = "patch -R -p1" if made.base == "file" else "put the former text back"
     return Steps(
         touches=touches,
         apply=f"{edit}, then {_load(posts, control)}",
         how=f"{edit}, then {_HOW.get(control, _HOW_UNKNOWN)}",
         posts=posts if control in ("", "explicit") else (),
-        undo=f"{'patch -R -p1' if made.base == 'file' else 'put the former text back'}, then the same",
+        undo=f"{back}, then {_AGAIN.get(control, _AGAIN_UNKNOWN)}",
     )
 
 
@@ -75,7 +76,14 @@ _HOW = {
     "none": "restart the server (model control mode none)",
     ENCLOSED: "restart the worker of NVIDIA Dynamo, which loads its model when it starts",
 }
-_HOW_UNKNOWN = "load it; without model control restart the server, with polling wait:"
+_HOW_UNKNOWN = "by --model-control-mode, none: restart the server; poll: wait for the next poll; explicit: load it:"
+_AGAIN = {
+    "explicit": "load it again",
+    "poll": "wait for the next poll",
+    "none": "restart the server again",
+    ENCLOSED: "restart the worker again",
+}
+_AGAIN_UNKNOWN = "load, wait or restart as before"
 
 
 def _edit(made: Patch, model: str) -> str:
@@ -99,17 +107,18 @@ def _load(posts: tuple[str, ...], control: str) -> str:
 
 
 def _touches(
-    change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool, restarts: bool
+    change: ConfigChange, radius: BlastRadius, config: ModelConfig | None, *, engine: bool, control: str
 ) -> str:
+    copies = "; each further instance holds its own copy of the model" if _adds_instances(change, config) else ""
+    if control in ("none", ENCLOSED) and radius is not BlastRadius.ENGINE_REBUILD:
+        return f"{_RESTART}{copies}"
     match radius:
         case BlastRadius.IN_PLACE:
-            how = "takes effect at the restart" if restarts else "applied in place, without a reload"
-            more = "; each further instance holds its own copy of the model" if _adds_instances(change, config) else ""
-            return f"{how}{more}"
+            return f"applied in place, without a reload{'' if control else _UNLESS_RESTARTED}{copies}"
         case BlastRadius.RELOAD if engine:
             return "unloads and loads the engine: requests are refused during the load, so change one replica at a time"
         case BlastRadius.RELOAD:
-            return "reloads the model: both copies are in memory during the load; queued requests are still answered"
+            return f"{_RELOAD}{'' if control else _UNLESS_RESTARTED}"
         case BlastRadius.ENGINE_REBUILD:
             return "needs a new engine"
 
@@ -173,4 +182,6 @@ def _own_words(kind: ServerKind, change: ConfigChange, *, written: bool) -> Advi
     return Advice(patch=None, blast_radius=None, note=note, steps=Steps(touches=_RESTART))
 
 
-_RESTART = "takes effect at the restart, which loads the model anew: requests are refused until then"
+_RESTART = "takes effect at the restart: drain the server first, as requests are refused until its models are loaded"
+_RELOAD = "reloads the model: both copies are in memory during the load; queued requests are still answered"
+_UNLESS_RESTARTED = ", unless the server must restart"

@@ -73,7 +73,7 @@ def test_what_a_short_report_leaves_out_is_counted_and_shown_when_asked_for(degr
     assert "not shown: 1 blind spot, 3 undecided checks; -v shows all" in short
     assert "wind it up" not in short
     assert "  - the clock: it is broken; wind it up" in whole
-    assert "undo: put the former text back, then the same" in whole
+    assert "undo: put the former text back, then load, wait or restart as before" in whole
 
 
 def test_the_answer_is_stated_once(degraded: Explanation) -> None:
@@ -164,9 +164,9 @@ def test_colour_changes_nothing_but_colour(situation: Explanation) -> None:
 def test_a_patch_says_what_it_touches_how_it_is_applied_and_undone(degraded: Explanation) -> None:
     shown = " ".join(text(degraded, verbose=True).split())
 
-    assert "applied in place, without a reload; each further instance holds its own copy of the model" in shown
-    assert "then load it; without model control restart the server, with polling wait:" in shown
-    assert "undo: put the former text back, then the same" in shown
+    assert "applied in place, without a reload, unless the server must restart; each further instance holds" in shown
+    assert "none: restart the server; poll: wait for the next poll; explicit: load it:" in shown
+    assert "undo: put the former text back, then load, wait or restart as before" in shown
 
 
 def test_patches_of_one_model_say_how_they_stand_to_each_other(degraded: Explanation) -> None:
