@@ -121,7 +121,8 @@ def _with_fewer(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     saved = _saved(ledger, subject, forecast, max(now - forecast.compute_seconds, 0.0))
     return Fires(
         summary=f"{load.instances} instances of {subject.model} share a full GPU: an execution takes {show(now)}, with "
-        f"{count} instances about {show(forecast.compute_seconds)} at about the same throughput",
+        f"{count} instances about {show(forecast.compute_seconds)} at about the same throughput"
+        f"{'' if saved else ', while requests wait in the queue instead'}",
         claims=(Claim(stage=subject.model or "", phase=Phase.COMPUTE, seconds=saved),),
         saved_seconds=saved,
         severity=None if saved else Severity.INFO,

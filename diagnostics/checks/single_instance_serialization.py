@@ -188,7 +188,7 @@ def _awaited(ledger: Ledger, subject: Subject) -> str:
     used, on_gpu = ledger.evidence.read(CPU_PER_LANE, subject).value, ledger.evidence.read(ON_GPU, subject).value
     if used is None or used >= HARDLY_WAITS or on_gpu != 0:
         return ""
-    return f"what its executions wait for (they use {Unit.RATIO.show(used)} of a processor) serves one at a time"
+    return f"all instances wait for one lock or service: an execution uses {Unit.RATIO.show(used)} of a processor"
 
 
 def _risk(ledger: Ledger, subject: Subject) -> str:

@@ -75,7 +75,7 @@ def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
         return ()
     ours = "no stable queue" if mean is None else Unit.SECONDS.show(mean.value)
     return (
-        f"Our model predicts {ours}, but {Unit.SECONDS.show(measured)} was measured. Treat this prediction as rough",
+        f"The simulation gives {ours}, but {Unit.SECONDS.show(measured)} was measured. Treat this prediction as rough",
     )
 
 

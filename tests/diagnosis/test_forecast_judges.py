@@ -38,7 +38,7 @@ def test_no_cause_is_sure_that_the_model_of_the_window_does_not_hold() -> None:
     assert before.confidence > 0.9
     assert after.check == before.check
     assert after.confidence == DOUBTED_CONFIDENCE
-    assert after.doubt.startswith("Our model predicts ")
+    assert after.doubt.startswith("The simulation gives ")
     assert "5.43 s was measured. Treat this prediction as rough." in after.doubt
 
 
@@ -67,7 +67,7 @@ def test_a_queue_as_long_as_the_model_has_it_leaves_no_doubt() -> None:
 
     assert explanation.actionable[0].doubt == ""
     assert explanation.actionable[0].confidence > 0.9
-    assert "Our model predicts" not in text(explanation)
+    assert "The simulation gives" not in text(explanation)
 
 
 def test_a_stage_that_is_offered_more_than_it_can_do_is_waited_for_without_end() -> None:
@@ -85,7 +85,7 @@ def test_a_stage_that_is_offered_more_than_it_can_do_is_waited_for_without_end()
 def test_a_cause_is_doubted_where_most_of_what_it_is_stated_to_cost_is_not_held(
     beyond: float, seconds: float, doubts: bool
 ) -> None:
-    assert ForecastCheck(beyond=beyond, stated="Our model predicts otherwise").contradicts(seconds) is doubts
+    assert ForecastCheck(beyond=beyond, stated="The simulation gives otherwise").contradicts(seconds) is doubts
 
 
 def test_what_a_finding_takes_is_no_more_than_its_change_saves() -> None:

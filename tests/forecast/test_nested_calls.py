@@ -197,7 +197,7 @@ def test_a_window_that_calls_do_not_explain_judges_nothing_and_leaves_no_sure_ca
     safety = replace(SAFETY, queue=0.36, rate=15.2)
     for finding in validated(reported(guard, safety)).actionable:
         assert finding.confidence <= 0.6
-        assert "Our model predicts" in finding.doubt
+        assert "The simulation gives" in finding.doubt
 
 
 @pytest.mark.parametrize(
