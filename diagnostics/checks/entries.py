@@ -47,8 +47,8 @@ def failed_share(ledger: Ledger, subject: Subject, failed: Reading) -> Reading:
 
 
 def name_of(card: Subject) -> str:
-    """Return the card's UUID, which says that it is a GPU; words where nothing told it."""
-    return card.gpu or "the GPU"
+    """Return the beginning of the card's UUID, which says that it is a GPU; "the GPU" where the UUID is unknown."""
+    return card.gpu_name or "the GPU"
 
 
 def entry_on(ledger: Ledger, card: Subject) -> Subject:

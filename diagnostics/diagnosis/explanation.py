@@ -96,6 +96,7 @@ class Explanation:
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
     `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
     after which requests are served differently, and `latest` the evidence since the newest; None without one.
+    `objective` is what the user wants of latency; None where nothing is stated.
     `stale` says, in a sentence, why it is no answer about now; empty where it is one, or is meant to be of the past.
     """
 
@@ -116,6 +117,7 @@ class Explanation:
     changes: tuple[tuple[str, ServerChange], ...] = ()
     cuts: tuple[tuple[str, ServerChange], ...] = ()
     latest: WindowEvidence | None = None
+    objective: Objective | None = None
     stale: str = ""
 
     @property
@@ -289,6 +291,7 @@ def explain(
         ),
         results=results,
         evidence=evidence,
+        objective=objective,
     )
 
 
@@ -455,7 +458,7 @@ def _blind_spots(evidence: Evidence, results: Sequence[Result]) -> tuple[BlindSp
             if kind is not None and kind.name not in signal.fix:
                 continue  # Triton's switches are not there
             if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS) and signal.name not in spots:
-                what = f"{signal.name.replace('_', ' ')} of {result.subject}"
+                what = f"{signal.phrase} of {result.subject}"
                 why = missing.value.replace("_", " ")
                 spots[signal.name] = BlindSpot(what=what, why=why, fix=signal.fix)
     return tuple(spots[name] for name in sorted(spots))

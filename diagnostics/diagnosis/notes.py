@@ -135,7 +135,7 @@ def gpu_notes(evidence: Evidence) -> Iterator[Note]:
         sight = evidence.read(GPU_SIGHT, card).value
         if card.server in busy and sight is not None and Sight(int(sight)) in _NOTES:
             what, why, fix = _NOTES[Sight(int(sight))]
-            yield Note(what.format(card.gpu or "the GPU"), why, fix)
+            yield Note(what.format(card.gpu_name or "the GPU"), why, fix)
 
 
 # A server with explicit control may have hundreds.

@@ -490,7 +490,7 @@ def _strangers(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[F
             if seconds >= WORTHWHILE_SECONDS and seconds >= POSSIBLE_SHARE * item.mean_seconds:
                 yield Symptom(
                     text=f"process {evidence.read(FOREIGN_PROCESS, card).value or 0:.0f}, which is not Triton's, works "
-                    f"on {card.gpu} all the time, {Unit.RATIO.show(share)} of its SM time: it may cost up to "
+                    f"on {card.gpu_name} all the time, {Unit.RATIO.show(share)} of its SM time: it may cost up to "
                     f"{Unit.SECONDS.show(seconds)} of each request of {item.ensemble or item.stages[0].model}",
                     next_measurement="stop that process or move it off the card for a minute, or read again when it "
                     "rests: the difference is its cost",

@@ -11,7 +11,7 @@ from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
-from diagnostics.diagnosis.objective import Objective, latency_of
+from diagnostics.diagnosis.objective import P95, Objective, covered, latency_of
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, LedgerLine, least_worthwhile
@@ -70,19 +70,13 @@ def first_line(explanation: Explanation) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def felt(
-    explanation: Explanation,
-    subject: Subject | None = None,
-    impact: Impact = NO_IMPACT,
-    objective: Objective | None = None,
-) -> str:
+def felt(explanation: Explanation, subject: Subject | None = None, impact: Impact = NO_IMPACT) -> str:
     """Return latency, against its objective, failures and traffic of an entry point; empty where nothing is known.
 
     Args:
         explanation: of what.
         subject: whose entry point; None for the busiest.
         impact: what a finding takes from its requests.
-        objective: is named though it is met; without it only one that is missed is.
 
     """
     figure = _against_objective(explanation, subject, impact) if subject else ""
@@ -96,7 +90,7 @@ def felt(
     if not figure and item is not None and (subject or not unseen_time(explanation.evidence, item)):
         # What a load held back is in no counter, and in the finding's own mean.
         mean = max(item.mean_seconds, impact.mean_seconds)
-        parts.append(f"{item.ensemble or item.stages[0].model} {_latency(explanation, item, mean, objective)}")
+        parts.append(f"{item.ensemble or item.stages[0].model} {_latency(explanation, item, mean)}")
     if not figure and failed > 0:
         parts.append(f"{Unit.RATIO.show(failed)} of requests fail")
     if item is not None:
@@ -115,30 +109,34 @@ def _entry(item: Anatomy) -> Subject:
 
 
 class EntryLatency(NamedTuple):
-    """A statistic of the request time of an entry point: its name, as `p95`, and seconds."""
+    """A statistic of the request time of an entry point: its name, as `p95`, seconds, and the time that it covers.
+
+    `over` is empty where that is the window.
+    """
 
     statistic: str
     seconds: float
+    over: str = ""
 
 
 def entry_latency(
     explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None = None
 ) -> EntryLatency:
     """Return the objective's statistic where it is measured, else the 95th percentile, else `mean` seconds."""
-    if objective is not None:
-        measured = latency_of(explanation.evidence, item, objective.quantile)
-        if measured is not None:
-            return EntryLatency(objective.statistic, measured)
-    # A summary holds no more than counters do: not what was held back.
-    summary = latency_of(explanation.evidence, item, 0.95) if mean == item.mean_seconds else None
-    p95 = item.spread.p95 if item.spread else summary
-    return EntryLatency("mean", mean) if p95 is None else EntryLatency("p95", p95)
+    wanted = [(objective.statistic, objective.quantile)] if objective is not None else []
+    # Traces and summaries hold no more than counters do: not what was held back.
+    wanted += [("p95", P95)] if mean == item.mean_seconds else []
+    for statistic, quantile in wanted:
+        measured = latency_of(explanation.evidence, item, quantile)
+        if measured.value is not None:
+            return EntryLatency(statistic, measured.value, covered(measured))
+    return EntryLatency("mean", mean)
 
 
-def _latency(explanation: Explanation, item: Anatomy, mean: float, objective: Objective | None) -> str:
-    show = Unit.SECONDS.show
-    statistic, seconds = entry_latency(explanation, item, mean, objective)
-    return f"{statistic} {show(seconds)}{beside_objective(statistic, objective)}"
+def _latency(explanation: Explanation, item: Anatomy, mean: float) -> str:
+    found = entry_latency(explanation, item, mean, explanation.objective)
+    shown = f"{found.statistic} {Unit.SECONDS.show(found.seconds)}{found.over}"
+    return f"{shown}{beside_objective(found.statistic, explanation.objective)}"
 
 
 def beside_objective(statistic: str, objective: Objective | None) -> str:
@@ -280,7 +278,7 @@ def _nothing_to_change(explanation: Explanation) -> str:
 def subject_name(finding: Finding) -> str:
     """Return the shortest name of what a finding is about."""
     subject = finding.subject
-    return subject.model or subject.ensemble or subject.gpu or subject.server
+    return subject.model or subject.ensemble or subject.gpu_name or subject.server
 
 
 def names(finding: Finding) -> list[tuple[str, str]]:

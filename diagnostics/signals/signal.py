@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,10 @@ class Scope(StrEnum):
     ENTRY = "entry"
     # Each model of the repository index, served or not; and whatever was away for a while, a server as well.
     LISTED = "listed"
+
+
+_ABBREVIATIONS = frozenset({"cpu", "gpu", "kv", "sm"})
+_UUID_TAIL = re.compile(r"((?:GPU|MIG)-[0-9a-f]{8})-[0-9a-f-]{27}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -48,6 +53,14 @@ class Subject:
             "ensemble": self.ensemble,
         }
 
+    @property
+    def gpu_name(self) -> str | None:
+        """The GPU's UUID cut after its first eight hexadecimal digits, which fit a phone; any other name whole.
+
+        CUDA_VISIBLE_DEVICES takes such a prefix for the whole UUID.
+        """
+        return self.gpu and _UUID_TAIL.sub(r"\1", self.gpu)
+
     def within(self, ensemble: str | None) -> Subject:
         """Return the same subject as seen from one ensemble."""
         if self.ensemble == ensemble:
@@ -55,7 +68,7 @@ class Subject:
         return Subject(server=self.server, model=self.model, version=self.version, gpu=self.gpu, ensemble=ensemble)
 
     def __str__(self) -> str:
-        parts = [part for part in (self.model and f"model {self.model}", self.gpu and f"GPU {self.gpu}") if part]
+        parts = [part for part in (self.model and f"model {self.model}", self.gpu_name) if part]
         if self.model is None and self.ensemble:
             parts.append(f"ensemble {self.ensemble}")
         return ", ".join(parts) or f"server {self.server}"
@@ -215,6 +228,11 @@ class Signal:
     doc: str
     readers: tuple[Read, ...]
     fix: str = ""
+
+    @property
+    def phrase(self) -> str:
+        """The name as a sentence has it: "GPU memory errors"."""
+        return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in self.name.split("_"))
 
     def read(self, view: ModelView) -> Reading:
         """Return the first present reading; when none is, the last reader's reason that says more than absence."""

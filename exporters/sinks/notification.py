@@ -52,7 +52,7 @@ def _first_line(
     reported: IncidentEvent, incident: Incident, explanation: Explanation | None, finding: Finding | None
 ) -> str:
     on = incident.subject
-    cause = f"{incident.check} of {on.model or on.ensemble or on.gpu or on.server}"
+    cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
     impact = finding.impact if finding else phrases.NO_IMPACT
     felt = phrases.felt(explanation, on, impact) if explanation else ""
     if reported is IncidentEvent.CLOSED:
