@@ -12,9 +12,13 @@ from datetime import UTC, datetime
 from enum import Enum
 
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)(ms|s|m|h|d)")
-_PLAIN = re.compile(r"\d+(?:\.\d+)?")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B)")
+WHOLE = r"[0-9]{1,20}"
+"""A whole number as people write it: an unsigned 64-bit one has 20 digits. Python reads digits of all scripts."""
+DECIMAL = rf"{WHOLE}(?:\.[0-9]{{1,20}})?"
+"""A number as people write it, without a sign or an exponent."""
+_PART = re.compile(rf"({DECIMAL})(ms|s|m|h|d)")
+_PLAIN = re.compile(DECIMAL)
+_SIZE = re.compile(rf"({DECIMAL})\s*(B|[KMGT]i?B)")
 _LONG = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 # More of a unit than these are told in a larger one.
 _MOST = 1000
@@ -49,10 +53,16 @@ class Limit:
     because: str
 
 
+# Beyond it a number has more digits than anybody reads, and than a float holds exactly.
+_EXACT = 1e15
+
+
 def _number(value: float) -> str:
     if value == 0:
         return "0"
     magnitude = abs(value)
+    if magnitude >= _EXACT:
+        return f"{value:.3g}"
     if magnitude >= 100:
         return f"{value:,.0f}"
     if magnitude >= 10:
@@ -78,15 +88,19 @@ def _bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def _ratio(value: float) -> str:
+    return f"{value * 100:.2g} %" if abs(value) < 0.1 or abs(value) >= _EXACT else f"{value * 100:.0f} %"
+
+
 _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: _seconds,
     Unit.BYTES: _bytes,
-    Unit.RATIO: lambda value: f"{value * 100:.2g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",
+    Unit.RATIO: _ratio,
     Unit.COUNT: _number,
     Unit.PER_SECOND: lambda value: f"{_number(value)}/s",
     Unit.WATTS: lambda value: f"{_number(value)} W",
     Unit.HERTZ: lambda value: f"{_number(value / 1e6)} MHz",
-    Unit.CELSIUS: lambda value: f"{value:.0f} °C",
+    Unit.CELSIUS: lambda value: f"{_number(value) if abs(value) >= _EXACT else f'{value:.0f}'} °C",
 }
 
 
@@ -102,6 +116,11 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{_number(seconds / size)} {word}"
     return Unit.SECONDS.show(seconds)
+
+
+def parse_whole(text: str) -> int | None:
+    """Return the whole number that `text` names, without a sign; None when it names none, or a longer one."""
+    return int(text) if re.fullmatch(WHOLE, text) else None
 
 
 def parse_duration(text: str) -> float | None:

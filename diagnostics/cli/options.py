@@ -173,6 +173,8 @@ def _header(text: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not (colon and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) and value.isprintable()):
         raise UsageError("a header is given as NAME:VALUE", where="--header", hint="write it like X-Scope-OrgID:chat")
+    if not value.isascii():
+        raise UsageError(f"the value of {name} is not ASCII", where="--header", hint="encode it as its reader expects")
     if name.lower() in _SECRET_HEADERS:
         hint = f"use ${BEARER_VARIABLE}, ${BASIC_VARIABLE} or their files"
         raise UsageError(f"{name} would show a secret in the list of processes", where="--header", hint=hint)

@@ -22,7 +22,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render.phrases import changes_reported
-from diagnostics.units import time_text, utc
+from diagnostics.units import DECIMAL, time_text, utc
 from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import in_order, settings_changed, stretches
 from diagnostics.window.window import Window, WindowBuilder, window_of
@@ -135,7 +135,7 @@ def _left(name: str) -> BlindSpot:
 # Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at; the lines of
 # logs and client records have times of their own.
 TIMELESS = frozenset({BodyKind.CONFIG, BodyKind.REPOSITORY, BodyKind.SERVER, BodyKind.LOG, BodyKind.CLIENT})
-_CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
+_CLOCK = re.compile(r"^([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?$")
 Tell = Callable[[str], None]
 SECONDS_BETWEEN_LOOKS = 2.0
 LATEST_PAST_END = 60.0
@@ -389,7 +389,7 @@ def moment(text: str, last: float) -> float:
     clock = _CLOCK.match(text)
     try:
         if clock is None:
-            return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _iso(text)
+            return float(text) if re.fullmatch(DECIMAL, text) else _iso(text)
         hour, minute, second = (int(part or 0) for part in clock.groups())
         end = utc(last)
         moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)

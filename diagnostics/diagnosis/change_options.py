@@ -14,8 +14,9 @@ from diagnostics.names import ENSEMBLE_PLATFORM
 from diagnostics.signals.signal import Scope, Subject
 from diagnostics.spelling import among, close_to
 from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange, known_path
+from diagnostics.units import DECIMAL, WHOLE, parse_whole
 
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(x|/s)\s*")
+_RATE = re.compile(rf"\s*({DECIMAL})\s*(x|/s)\s*")
 _HINT = "write it like 2x or 40/s"
 
 
@@ -42,7 +43,7 @@ def rate_factor(text: str, measured: float | None, where: str = "--rate") -> flo
     return number / measured
 
 
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(x?)")
+_LENGTH = re.compile(rf"({DECIMAL})(x?)")
 
 
 def length_factor(text: str, measured: float, where: str) -> float:
@@ -71,7 +72,7 @@ _CALLED = {
     **dict.fromkeys(("delay", "window", "queue_delay"), "dynamic_batching.max_queue_delay_microseconds"),
     **dict.fromkeys(("batch", "batch_size", "max_batch"), "max_batch_size"),
 }
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(rf"[+-]?{WHOLE}")
 
 
 def models_on(evidence: Evidence, server: str) -> Sequence[str]:
@@ -208,7 +209,7 @@ def _checked(model: str, path: str, text: str) -> SettingValue:
 
 # More than a terminal shows at once, and a minute of simulation.
 MOST_VALUES = 40
-_NUMBER = r"\s*+(\d+(?:\.\d+)?)\s*+"
+_NUMBER = rf"\s*+({DECIMAL})\s*+"
 _RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}(x|/s)?\s*+(?::{_NUMBER})?(x|/s)?\s*+")
 _EXAMPLES = "write it like safety.instance_group.count=1..8, =1,2,4, rate=10..60/s:10, rate=1x,2x or clients=1..64:8"
 
@@ -245,7 +246,7 @@ def sweep_given(text: str, models: Sequence[str]) -> SweepGiven:
     if name.strip() == "rate" or name.strip() == "clients":
         return SweepGiven(kind="rate" if name.strip() == "rate" else "clients", name=name.strip(), values=values)
     model, path = model_and_path(name, models, "--sweep")
-    if all(value.isdecimal() for value in values):
+    if all(parse_whole(value) is not None for value in values):
         values = tuple(sorted(values, key=int))
     settings = [Setting(path=path, value=value_of(path, value)) for value in values]
     changes = tuple(ConfigChange(model=model, settings=(setting,)) for setting in settings)

@@ -27,6 +27,7 @@ from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.signal import Subject
 from diagnostics.spelling import among
 from diagnostics.tuning.changes import ConfigChange
+from diagnostics.units import parse_whole
 
 # A rate that is given in requests per second is the one in effect where it differs by less than is shown.
 _SAME_RATE = 0.005
@@ -241,9 +242,10 @@ def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    number = parse_whole(text)
+    if not number:
         raise UsageError(f"{text!r} is no number of clients", where="--sweep", hint="write it like clients=1..64:8")
-    return int(text)
+    return number
 
 
 def _now(ground: _ForecastContext, given: SweepGiven) -> int | None:
@@ -263,7 +265,7 @@ def _now(ground: _ForecastContext, given: SweepGiven) -> int | None:
 def _sweep(given: SweepGiven, found: Sequence[Performance], now: int | None) -> ForecastSweep:
     points = tuple(SweepPoint(value=v, performance=p) for v, p in zip(given.values, found, strict=True))
     setting = given.kind == "setting"
-    ordered = all(value.isdecimal() for value in given.values)
+    ordered = all(parse_whole(value) is not None for value in given.values)
     return ForecastSweep(
         name=given.name,
         model=given.changes[0].model if setting else None,

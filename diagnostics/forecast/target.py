@@ -12,7 +12,7 @@ from diagnostics.forecast.performance import Estimate, Performance
 
 # 1 % failed spends a 99.9 % objective's budget ten times too fast (SRE workbook, burn rates).
 MOST_REFUSED = 0.01
-_PATTERN = re.compile(r"^\s*(mean|p[1-9]\d|p99\d)\s*<=?\s*([0-9.]+)\s*(us|µs|ms|s)\s*$")
+_PATTERN = re.compile(r"^\s*(mean|p[1-9][0-9]|p99[0-9])\s*<=?\s*([0-9.]+)\s*(us|µs|ms|s)\s*$")
 _SCALE = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _FORECAST = {None: "mean", 0.5: "p50", 0.95: "p95", 0.99: "p99"}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from diagnostics.errors import CollectError
 from diagnostics.lint.problem import TextFile
+from diagnostics.units import parse_whole
 from diagnostics.wire.json_body import json_value
 
 # A template of Helm, Kustomize or Jinja becomes YAML only later; what it becomes is not known here.
@@ -217,7 +218,7 @@ def gpus_given(container: Container) -> int | None:
 
 
 def _numbers(text: str) -> bool:
-    return bool(text) and all(part.strip().isdecimal() for part in text.split(","))
+    return bool(text) and all(parse_whole(part.strip()) is not None for part in text.split(","))
 
 
 def _gpus_of_manifest(tree: Mapping[str, Any]) -> Iterator[int]:

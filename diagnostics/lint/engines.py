@@ -19,6 +19,7 @@ from diagnostics.lint.deployment_files import yaml_of
 from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.problem import SourceLocation, TextFile, joined, read_text
 from diagnostics.lint.tensors import steps, tensors
+from diagnostics.units import parse_whole
 
 FILE = "model.yaml"
 _WORDS = (
@@ -206,7 +207,7 @@ def engine_gpus(model: ModelFolder) -> tuple[tuple[int, ...], ...]:
     """Return the GPUs of each instance as `gpu_device_ids` lists them (`0,1;2,3`); nothing when it does not."""
     written = parameter(model, "gpu_device_ids") or ""
     lists = [part.split(",") for part in written.split(";") if part.strip()]
-    plain = all(number.strip().isdecimal() for one in lists for number in one)
+    plain = all(parse_whole(number.strip()) is not None for one in lists for number in one)
     return tuple(tuple(int(number) for number in one) for one in lists) if plain else ()
 
 

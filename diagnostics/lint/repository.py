@@ -16,6 +16,7 @@ from pathlib import Path
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import CONFIG, ModelFolder
 from diagnostics.lint.problem import MAX_FILE_BYTES, SourceLocation, joined
+from diagnostics.units import parse_whole
 
 # What holds packages and history, and never a model repository.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache"})
@@ -189,7 +190,7 @@ def _enter(
 def _is_model(entries: Entries) -> bool:
     if any(entry.name == CONFIG for entry in entries):
         return True
-    versions = [entry for entry in entries if entry.name.isdecimal() and entry.is_dir()]
+    versions = [entry for entry in entries if parse_whole(entry.name) is not None and entry.is_dir()]
     return any(inner.name.startswith(_LOADED_BY_NAME) for version in versions for inner in listed(version))
 
 
@@ -231,7 +232,7 @@ class Repository:
     @property
     def misplaced(self) -> bool:
         """Return whether it is a model, and its models are versions that a configuration was put into."""
-        return all(name.isdecimal() and not model.versions for name, model in self.models.items())
+        return all(parse_whole(name) is not None and not model.versions for name, model in self.models.items())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diagnostics.errors import CollectError, UsageError, reason_of
+from diagnostics.settings.addresses import is_host
 
 LISTEN_SETTING = "web.listen_address"
 _LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
@@ -64,7 +65,7 @@ def parse_listen(text: str, setting: str) -> Listen:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise UsageError(f"{text!r} is no address", where=setting, hint=hint) from None
-    if port is None or parts.path or parts.query or parts.fragment or "@" in text:
+    if port is None or not is_host(host) or parts.path or parts.query or parts.fragment or "@" in text:
         raise UsageError(f"{text!r} is no address with a port", where=setting, hint=hint)
     return Listen(host=host, port=port)
 

@@ -47,6 +47,15 @@ def names_a_user(address: str) -> bool:
     return "@" in _AUTHORITY_ENDS.split(address[scheme.end() if scheme else 0 :], maxsplit=1)[0]
 
 
+def is_host(name: str) -> bool:
+    """Return whether a name can be looked up: parts of 1 to 63 bytes each (RFC 1035), encoded as IDNA does."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 # What means the same decoded and encoded, in HTML and in headers.
 _PLAIN = re.compile(r"[A-Za-z0-9._~/-]*")
 

@@ -348,7 +348,7 @@ class NotificationSettings(SettingsSection):
     consequences: bool = Field(default=False, description="Also send incidents that another one causes.")
 
 
-_WEEKLY = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d"
+_WEEKLY = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]"
 
 
 class MaintenanceSettings(SettingsSection):

@@ -13,6 +13,7 @@ from diagnostics.settings.yaml_file import Leaf
 from diagnostics.slo.fields import YamlFields, of_objective
 from diagnostics.slo.promql import promql, threshold, understood, with_window
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
+from diagnostics.units import parse_whole
 
 OPENSLO_VERSION = "openslo/v1"
 KINDS = frozenset({"SLO", "SLI", "DataSource", "Service", "AlertPolicy", "AlertCondition", "AlertNotificationTarget"})
@@ -102,10 +103,10 @@ def _period(spec: YamlFields) -> float:
     if window.text("isRolling", "true").lower() != "true" or window.has("calendar"):
         raise window.wrong("calendar periods are not supported", "write isRolling: true and no calendar")
     text = window.text("duration")
-    unit = _UNITS.get(text[-1:])
-    if unit is None or not text[:-1].isdigit():
+    unit, count = _UNITS.get(text[-1:]), parse_whole(text[:-1])
+    if unit is None or count is None:
         raise window.wrong(f"duration is {text!r}, which is none", "write 30d, 4w or 12h", "duration")
-    return int(text[:-1]) * unit
+    return count * unit
 
 
 def _indicator(holder: YamlFields, objective: YamlFields, known: Known) -> Triton | Promql:

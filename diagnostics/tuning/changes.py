@@ -130,8 +130,12 @@ def _warmup(value: SettingValue) -> bool:
     return isinstance(value, WarmupChange) and _sizes(value.batch_sizes)
 
 
+# Triton counts the latest in 32 bits and numbers versions in 63 (`model_config.proto`, ModelVersionPolicy).
+_VERSIONS = re.compile(r"all|latest:[1-9][0-9]{0,9}|specific:[0-9]{1,18}(,[0-9]{1,18})*")
+
+
 def _policy(value: SettingValue) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"all|latest:[1-9]\d*|specific:\d+(,\d+)*", value) is not None
+    return isinstance(value, str) and _VERSIONS.fullmatch(value) is not None
 
 
 def _text(value: SettingValue) -> bool:

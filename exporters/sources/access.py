@@ -68,6 +68,8 @@ class SourceOptions:
     def __post_init__(self) -> None:
         if self.bearer_token and self.basic:
             raise UsageError("a bearer token and a password are both given", hint="give one of them")
+        if self.bearer_token and not self.bearer_token.isascii():
+            raise UsageError("the bearer token is not ASCII", hint="copy it again; RFC 6750 has no other characters")
 
     @property
     def read_timeout(self) -> float:

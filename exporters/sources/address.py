@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.addresses import shown
+from diagnostics.settings.addresses import is_host, shown
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
 DEFAULT_HTTP_PORT = 8000
@@ -82,6 +82,8 @@ def _split(text: str) -> SplitResult:
 def _address(parts: SplitResult, text: str, *, bare: bool) -> Address:
     if not parts.hostname:
         raise UsageError("names no host", where=safe(text) or "''", hint=_FORMS)
+    if not is_host(parts.hostname):
+        raise UsageError("its host is no name", where=safe(text), hint=_FORMS)
     if "@" in parts.path:
         raise UsageError("holds an @ after the host", where=safe(text), hint=_ENCODED)
     if parts.query or parts.fragment:

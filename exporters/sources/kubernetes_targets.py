@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError, not_installed
+from diagnostics.units import parse_whole
 from diagnostics.wire.json_body import JsonFields, json_value
 from exporters.sources.access import DEFAULT_TIMEOUT
 from exporters.sources.address import safe
@@ -279,8 +280,8 @@ def _target(pod: JsonFields, query: PodQuery) -> FoundTarget | None:
 
 
 def _port(pod: JsonFields, port: str) -> int:
-    if port.isdecimal():
-        return int(port)
+    if (number := parse_whole(port)) is not None:
+        return number
     for container in pod.child("spec").children("containers"):
         for one in container.children("ports"):
             if one.text("name") == port:

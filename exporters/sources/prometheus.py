@@ -11,7 +11,7 @@ from statistics import median
 from diagnostics import names
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import CollectError
-from diagnostics.units import time_text
+from diagnostics.units import parse_whole, time_text
 from diagnostics.window.from_samples import (
     INSTANCE,
     NAME,
@@ -98,7 +98,7 @@ def machine_records(reader: SampleReader, servers: Sequence[str], span: tuple[fl
 
 def _host_of(instance: str) -> str:
     host, colon, port = instance.rpartition(":")
-    return host if colon and port.isdigit() else instance
+    return host if colon and parse_whole(port) is not None else instance
 
 
 def _read(reader: SampleReader, matchers: Sequence[str], span: tuple[float, float]) -> Sequence[SampledSeries]:

@@ -220,7 +220,7 @@ def _leads_to(host: str, listen: Listen) -> bool:
         own = (
             {one[4][0] for one in socket.getaddrinfo(listen.host, None, type=socket.SOCK_DGRAM)} if listen.host else ()
         )
-    except OSError:  # a name that is not known leads nowhere
+    except (OSError, UnicodeError):  # a name that is not known, or none, leads nowhere
         return False
     return any(address in own or (listen.everywhere and _is_here(str(address))) for address in found)
 
