@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from urllib.parse import urlsplit
 
-import urllib3
 from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.addresses import REDACTED
 from exporters.sources.access import SourceOptions
-from exporters.sources.http import ReadFailure, explain, plain
+from exporters.sources.http import ReadFailure, explain, plain, timely_connections
 
 _CHUNK = 16 * 2**10
 # At DEBUG it logs the path of every request, which may be a secret.
@@ -94,9 +93,8 @@ class Poster:
         return status
 
     def _post(self, body: bytes, headers: Mapping[str, str], deadline: float) -> tuple[int, str, bytes]:
-        timeout = urllib3.Timeout(total=self._options.read_timeout)
-        tls = self._tls if self._url.startswith("https:") else None
-        with urllib3.PoolManager(retries=False, timeout=timeout, ssl_context=tls) as connections:
+        tls = {"ssl_context": self._tls} if self._url.startswith("https:") else {}
+        with timely_connections(self._options.read_timeout, **tls) as connections:
             response = connections.request(
                 "POST",
                 self._url,

@@ -114,8 +114,18 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-# For `PoolManager.pool_classes_by_scheme`.
-TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https": _SecurePool}
+_TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https": _SecurePool}
+
+
+def timely_connections(timeout: float, **tls: Any) -> urllib3.PoolManager:
+    """Return a manager whose answers end after `timeout` seconds as a whole, however slowly their bytes arrive.
+
+    urllib3 counts a timeout anew for each part: headers that trickle in, or interim answers, would never end.
+    `tls` are its arguments of TLS.
+    """
+    manager = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=timeout, read=timeout), **tls)
+    manager.pool_classes_by_scheme = _TIMELY_POOLS
+    return manager
 
 
 _CHUNK = 64 * 2**10
@@ -199,13 +209,7 @@ class HttpReader:
             "assert_hostname": False if options.insecure else None,
             "cert_reqs": "CERT_NONE" if options.insecure else "CERT_REQUIRED",
         }
-        manager = urllib3.PoolManager(
-            retries=False,
-            timeout=urllib3.Timeout(connect=options.read_timeout, read=options.read_timeout),
-            **(tls if secure else {}),
-        )
-        manager.pool_classes_by_scheme = TIMELY_POOLS
-        return manager
+        return timely_connections(options.read_timeout, **(tls if secure else {}))
 
     def _headers(self, accept: str, content_type: str | None) -> dict[str, str]:
         headers = {
