@@ -6,6 +6,10 @@ follows from the settings, so that one whose worker never reported is missed, to
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.render import phrases
+from diagnostics.render.plain import clean
 from diagnostics.service.fleet_rows import FleetRow, FleetRows
 from diagnostics.service.plan import deployments, owner
 from diagnostics.service.service import Service
@@ -28,12 +33,14 @@ from diagnostics.store.workers import WorkerReport, WorkerReports
 from diagnostics.units import LATEST_SECOND
 from exporters.sinks.links import Links
 
+log = logging.getLogger(__name__)
 # As often as servers are read by default.
 SECONDS_BETWEEN_REPORTS = 15.0
 SILENT_AFTER = OLD_AFTER * SECONDS_BETWEEN_REPORTS
 SILENT, WAITING = "worker silent", "waiting"
 _Time = Annotated[float, msgspec.Meta(ge=0, le=LATEST_SECOND)]
 _FAULT = "exchanging reports with the other workers"
+_ALONE = "being the only one that reports as worker {worker}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +147,8 @@ class _Report:
     at: float = 0.0
     # By the clock of whoever reads it: when it was new.
     heard: float = 0.0
+    # Which process wrote it: a number may be given twice by mistake. Empty of earlier versions.
+    process: str = ""
 
 
 @dataclass(slots=True)
@@ -156,9 +165,12 @@ class FleetBoard:
     def __init__(
         self, service: Service, reports: WorkerReports | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        """Know only one's own deployments; `reports` None where there are no other workers."""
+        """Know only one's own deployments; `reports` None where no other process may share the database."""
         self._service, self._clock, self._started = service, clock, clock()
-        self._reports = reports if service.settings.fleet.workers > 1 else None
+        shared = reports is not None and (service.settings.fleet.workers > 1 or reports.shared)
+        self._reports = reports if shared else None
+        self._process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
+        self._reported = False
         self._links = Links.of(service.settings.web)
         self._rows = FleetRows(self._objective)
         self._known = _Exchanged()
@@ -200,16 +212,33 @@ class FleetBoard:
         assert self._reports is not None
         worker, faults = self._service.settings.fleet.worker, self._service.metrics.faults
         try:
-            body = msgspec.json.encode(_Report(f"{self._links.base}/", self._own()))
-            self._reports.put(WorkerReport(worker, self._clock(), body))
             now, read = self._clock(), self._reports.read(self._service.settings.fleet.workers)
             found = {one.worker: replace(_read(one), heard=self._heard(one, now)) for one in read}
+            self._look_for_double(found.get(worker))
+            body = msgspec.json.encode(_Report(f"{self._links.base}/", self._own(), process=self._process))
+            self._reports.put(WorkerReport(worker, self._clock(), body))
+            self._reported = True
             self._known = _Exchanged({number: one for number, one in found.items() if number != worker}, now)
         except SQLAlchemyError as error:
             self._service.metrics.errors.labels("fleet").inc()
             faults.failed(_FAULT, reason_of(error))
         else:
             faults.works(_FAULT)
+
+    def _look_for_double(self, last: _Report | None) -> None:
+        """Tell of another process that wrote this worker's report since this one did: both overwrite each other."""
+        fleet, faults = self._service.settings.fleet, self._service.metrics.faults
+        what = _ALONE.format(worker=fleet.worker)
+        if not self._reported or last is None or last.process == self._process:
+            faults.works(what)
+            return
+        reason = (
+            f"{_shown(last.process)} does so in the same database; stop one of them, or give it its own fleet.worker, "
+            "or its own history.database"
+        )
+        if all(one.what != what for one in faults.lasting()):
+            log.warning("%s: %s", what, reason)
+        faults.failed(what, reason)
 
     def _heard(self, one: WorkerReport, now: float) -> float:
         """Return when a report was new: by this clock, as that of the machine which wrote it may be wrong."""
@@ -276,6 +305,12 @@ class FleetBoard:
         # All workers may just have been started.
         heard = report.heard if report is not None else self._started
         return self._known.at - heard > SILENT_AFTER
+
+
+def _shown(process: str) -> str:
+    """Return a process in words, of what a report calls it: its host, its number there, and what tells it apart."""
+    host, _, number = clean(process).rpartition("/")[0].rpartition("/")
+    return f"process {number[:20]} on {host[:100]}" if host else "another process"
 
 
 def _read(one: WorkerReport) -> _Report:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, type_coerce
 from sqlalchemy.types import NullType
 
-from diagnostics.store.database import Database
+from diagnostics.store.database import POSTGRESQL, Database
 from diagnostics.store.statements import upsert
 from diagnostics.store.tables import workers
 from diagnostics.units import LATEST_SECOND
@@ -31,6 +31,11 @@ class WorkerReports:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @property
+    def shared(self) -> bool:
+        """Whether processes on other machines may use the same database."""
+        return self._database.dialect == POSTGRESQL
 
     def put(self, report: WorkerReport) -> None:
         """Write a report instead of the worker's last one."""
