@@ -51,14 +51,14 @@ PATIENCE_FOR_A_WRITER = 5.0
 _PAUSE, _CHUNK = 0.02, 2**16
 
 
-def up_to(file: Path, most: int) -> bytes:
-    """Return the first `most` bytes that `file`, or a pipe, holds.
+def up_to(file: Path, most: int, *, follow: bool = True) -> bytes:
+    """Return the first `most` bytes that `file`, or a pipe, holds; `follow` False refuses a symbolic link.
 
     Raises:
         OSError: it cannot be read, or nothing comes through the pipe.
 
     """
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
         if stat.S_ISFIFO(os.fstat(handle).st_mode):
             return _piped(handle, most)

@@ -306,7 +306,7 @@ def _refuse_member(error: OSError) -> None:
 
 
 def _read_bounded(file: Path, inside: str, path: Path, most: int) -> bytes:
-    body = up_to(file, most + 1)  # it may have become a pipe meanwhile
+    body = up_to(file, most + 1, follow=False)  # it may have become a pipe, or a link to elsewhere, meanwhile
     if len(body) > most:
         raise _too_large(inside, path, most)
     return body
