@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.agents import Check, agent_server, bounded
 from diagnostics.service.http.api import PREFIX
-from diagnostics.service.http.problems import JsonAnswer, answer_with_problems
+from diagnostics.service.http.problems import JsonAnswer, RefuseNul, answer_with_problems
 from diagnostics.service.own.metrics import OwnMetrics
 
 PATH = "/mcp"
@@ -109,6 +109,7 @@ class AgentEndpoint(NamedTuple):
 def agent_endpoint(routers: Iterable[APIRouter], metrics: OwnMetrics) -> AgentEndpoint:
     """Return the endpoint of the tools that read the API behind `routers`."""
     inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, default_response_class=JsonAnswer)
+    inner.add_middleware(RefuseNul)
     answer_with_problems(inner, metrics)
     for routes in routers:
         inner.include_router(routes)

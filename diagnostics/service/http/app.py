@@ -26,7 +26,7 @@ from diagnostics.service.http.openapi import TAGS, document
 from diagnostics.service.http.otlp import PATH as RECEIVER
 from diagnostics.service.http.page.pictures import IncidentPictures
 from diagnostics.service.http.pictures import pictures_router
-from diagnostics.service.http.problems import JsonAnswer, answer_with_problems, problem
+from diagnostics.service.http.problems import JsonAnswer, RefuseNul, answer_with_problems, problem
 from diagnostics.service.http.what_if import what_if_router
 from diagnostics.service.http.writes import writes_router
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
@@ -209,6 +209,7 @@ def _made(live: Live, beside: Callable[[], AbstractAsyncContextManager[None]] | 
 def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
     """Put the guard before everything else; what is added last comes first."""
     web = context.settings.web
+    app.add_middleware(RefuseNul)
     app.add_middleware(HeadAsGet)
     if context.metrics.tracer.on:
         app.add_middleware(TracingMiddleware, tracer=context.metrics.tracer)

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from diagnostics.errors import DiagError, UsageError
 from diagnostics.render.plain import clean
@@ -46,6 +47,25 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     line = " ".join(scrub_shapes(clean(detail)).split())[:_LONGEST]
     body = HttpProblem(title=HTTPStatus(status).phrase, status=status, detail=line)
     return JsonAnswer(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
+
+
+class RefuseNul:
+    """ASGI middleware. Answers 404 to a path or query with a NUL, which PostgreSQL stores nowhere and cannot look for.
+
+    Without it such a name is a failure of the database, and not of whoever asks.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            if "\0" in scope["path"]:
+                app = problem(404, "the path holds a NUL character; no name has one")
+            elif b"%00" in scope["query_string"] or b"\0" in scope["query_string"]:
+                app = problem(404, "the query holds a NUL character; no name has one")
+        await app(scope, receive, send)
 
 
 def _detail(request: Request, error: HTTPException) -> str:
