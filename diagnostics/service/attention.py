@@ -50,14 +50,17 @@ class Attention:
         self._planned, self._put = planned, put
         self._lock = threading.Lock()
         known = list(earlier)
-        self._entries = deque((one for one in known if one.action is not JournalAction.OBSERVED), MOST_ENTRIES)
+        # Apart, as deploys are many: they must not push out who knows of what, and when nobody is to be notified.
+        apart = (JournalAction.EVENT, JournalAction.OBSERVED)
+        self._events = deque((one for one in known if one.action is JournalAction.EVENT), MOST_ENTRIES)
         self._observed = deque((one for one in known if one.action is JournalAction.OBSERVED), MOST_OBSERVED)
+        self._entries = deque((one for one in known if one.action not in apart), MOST_ENTRIES)
         self._severities: dict[str, Severity] = {}
 
     def record(self, entry: JournalEntry) -> None:
         """Take up an entry."""
         with self._lock:
-            self._entries.append(entry)
+            (self._events if entry.action is JournalAction.EVENT else self._entries).append(entry)
         self._put(entry)
         log_event(
             log,
@@ -100,17 +103,23 @@ class Attention:
     def entries(self, action: JournalAction | None = None, deployment: str | None = None) -> list[JournalEntry]:
         """Return what people told, the newest first: of one action, and about one deployment, where these are given."""
         with self._lock:
-            every = list(self._entries)
+            every = [*self._events] if action in (None, JournalAction.EVENT) else []
+            every += self._entries if action is not JournalAction.EVENT else ()
+        if action is None:
+            every.sort(key=lambda one: one.at)
         return [
             one
             for one in reversed(every)
             if action in (None, one.action) and (deployment is None or one.deployment in ("", deployment))
         ]
 
+    def acknowledgements(self) -> dict[str, JournalEntry]:
+        """Return who said last to know of an incident, by the incident's id."""
+        return {one.incident: one for one in reversed(self.entries(JournalAction.ACKNOWLEDGE))}
+
     def acknowledgement(self, incident: str) -> JournalEntry | None:
         """Return who knows of an incident; None while nobody said so."""
-        found = (one for one in self.entries(JournalAction.ACKNOWLEDGE) if one.incident == incident)
-        return next(found, None)
+        return self.acknowledgements().get(incident)
 
     def maintained(self, deployment: str, at: float) -> bool:
         """Return whether work on a deployment is planned at Unix second `at`."""

@@ -75,10 +75,15 @@ def forget_journal(before: float) -> Apply:
 
 
 def read_journal(connection: Connection) -> Sequence[JournalEntry]:
-    """Return the newest entries of people, and of what was seen, in time order."""
-    seen = journal.c.action == JournalAction.OBSERVED.value
+    """Return the newest entries of people, events apart, and of what was seen, in time order."""
+    seen, event = JournalAction.OBSERVED.value, JournalAction.EVENT.value
+    of = journal.c.action
     found = []
-    for wanted, most in ((~seen, MOST_ENTRIES), (seen, MOST_OBSERVED)):
+    for wanted, most in (
+        (of.not_in((seen, event)), MOST_ENTRIES),
+        (of == event, MOST_ENTRIES),
+        (of == seen, MOST_OBSERVED),
+    ):
         rows = connection.execute(select(journal).where(wanted).order_by(journal.c.at.desc()).limit(most)).mappings()
         found += [JournalEntry(**{**row, "action": JournalAction(row["action"])}) for row in rows]
     return sorted(found, key=lambda one: one.at)

@@ -234,7 +234,7 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
         history = _history(context)
         known = context.service.deployments.get(deployment)
         moment = context.clock() if at is None else at
-        with _one_of(free):
+        with one_of(free):
             stated = history.explain_at(deployment, moment, since, known.objective if known else None)
             if not stated.window.end:
                 raise HTTPException(404, f"nothing was recorded of {deployment!r} in that time")
@@ -305,7 +305,8 @@ def _history(context: WebContext) -> HistoryReader:
 
 
 @contextmanager
-def _one_of(free: threading.BoundedSemaphore) -> Iterator[None]:
+def one_of(free: threading.BoundedSemaphore) -> Iterator[None]:
+    """Answer one of `MOST_AT_ONCE` requests; further ones get status 503, as each would hold a thread of the others."""
     if not free.acquire(blocking=False):
         raise HTTPException(503, f"{MOST_AT_ONCE} such requests are being answered", {"Retry-After": "2"})
     try:
@@ -387,8 +388,9 @@ def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
         if wait and live.waiting >= MOST_WAITING:
             raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
         newest = await live.newer_than(after, wait) if wait else context.service.board.read()
-        known = [entry for one in newest.incidents if (entry := context.attention.acknowledgement(one.id)) is not None]
-        return state_answer(newest, context.clock(), context.metrics.faults.lasting(), known)
+        known = context.attention.acknowledgements()
+        acknowledged = [known[one.id] for one in newest.incidents if one.id in known]
+        return state_answer(newest, context.clock(), context.metrics.faults.lasting(), acknowledged)
 
 
 def _add_deployments(routes: APIRouter, context: WebContext) -> None:

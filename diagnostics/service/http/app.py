@@ -16,7 +16,7 @@ from diagnostics import __version__
 from diagnostics.errors import not_installed
 from diagnostics.service.fleet import FleetBoard
 from diagnostics.service.http import api, health, metrics, otlp, page, probe
-from diagnostics.service.http.authentication import Authentication
+from diagnostics.service.http.authentication import Attempts, Authentication
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.fleet import fleet_router
@@ -28,7 +28,7 @@ from diagnostics.service.http.page.pictures import IncidentPictures
 from diagnostics.service.http.pictures import pictures_router
 from diagnostics.service.http.problems import JsonAnswer, RefuseNul, answer_with_problems, problem
 from diagnostics.service.http.what_if import what_if_router
-from diagnostics.service.http.writes import writes_router
+from diagnostics.service.http.writes import MOST_WRITES, SECONDS_PER_WRITE, writes_router
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 from diagnostics.service.peers import Peers
@@ -160,6 +160,7 @@ def application(context: WebContext) -> FastAPI:
     agents = _agents(reading, context) if web.mcp else None
     app = _made(live, agents.lifespan if agents else None)
     app.state.operators = frozenset(web.operators)
+    app.state.writes = Attempts(most=MOST_WRITES, seconds=SECONDS_PER_WRITE)
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probes
     app.state.authentication, app.state.peers = Authentication(credentials), Peers()
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]

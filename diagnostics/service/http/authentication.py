@@ -43,17 +43,27 @@ class AuthOutcome(Enum):
 
 
 class Attempts:
-    """Counts wrong credentials per address; those of an IPv6 /64 are one."""
+    """Counts attempts per name or address; those of an IPv6 /64 are one. For one thread at a time.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    By default they are those of wrong credentials.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        most: int = MOST_ATTEMPTS,
+        seconds: float = SECONDS_PER_ATTEMPT,
+    ) -> None:
+        """Allow `most` at once, and then one in so many seconds."""
+        self._clock, self._most, self._seconds = clock, float(most), seconds
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allow(self, address: str) -> bool:
         """Use up one attempt; False when there is none left."""
         name, now = counted_as(address), self._clock()
-        left, since = self._left.pop(name, (float(MOST_ATTEMPTS), now))
-        left = min(float(MOST_ATTEMPTS), left + (now - since) / SECONDS_PER_ATTEMPT)
+        left, since = self._left.pop(name, (self._most, now))
+        left = min(self._most, left + (now - since) / self._seconds)
         granted = left >= 1
         self._left[name] = (left - 1 if granted else left, now)
         while len(self._left) > _MOST_ADDRESSES:

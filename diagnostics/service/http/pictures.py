@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path
 from fastapi.responses import Response
 
 from diagnostics.errors import UsageError
-from diagnostics.service.http.api import ONLY_KNOWN, PREFIX
+from diagnostics.service.http.api import MOST_AT_ONCE, ONLY_KNOWN, PREFIX, one_of
 from diagnostics.service.http.openapi import PAST, PROBLEMS
 from diagnostics.service.http.page.pictures import IncidentPictures
 
@@ -22,6 +23,7 @@ _PNG: dict[int | str, dict[str, Any]] = {
 
 def pictures_router(pictures: IncidentPictures) -> APIRouter:
     """Return the route of pictures."""
+    free = threading.BoundedSemaphore(MOST_AT_ONCE)
     routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN, tags=[PAST])
 
     @routes.get(
@@ -36,7 +38,8 @@ def pictures_router(pictures: IncidentPictures) -> APIRouter:
         It needs the extra `plot`; without it the status is 501.
         """
         try:
-            found = pictures.png(identity)
+            with one_of(free):
+                found = pictures.png(identity)
         except UsageError as error:
             raise HTTPException(501, str(error)) from None
         if found is None:

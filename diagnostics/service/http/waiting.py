@@ -1,4 +1,7 @@
-"""Connections that were accepted and are not served yet: who asks whether the service lives comes first."""
+"""Connections that were accepted and are not served yet: who asks whether the service lives comes before others.
+
+Anybody may ask that, without credentials: a flood of such requests must not keep out those that wait beside it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,40 @@ _LOOKED_AT, _TLS_HANDSHAKE, _TLS_HEAD = 4096, 0x16, 5
 _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
+class _Turns:
+    """Connections by the address of who opened them, which take turns."""
+
+    def __init__(self) -> None:
+        self._by_sender: dict[str, deque[Accepted]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_sender.values()))
+
+    @property
+    def most_of_one(self) -> int:
+        """How many the busiest address has; 0 while nothing waits."""
+        return max(map(len, self._by_sender.values()), default=0)
+
+    def add(self, accepted: Accepted) -> None:
+        self._by_sender.setdefault(counted_as(str(accepted[1][0])), deque()).append(accepted)
+
+    def pop(self) -> Accepted:
+        """Return, and forget, the first one of the address whose turn it is."""
+        sender = next(iter(self._by_sender))
+        theirs = self._by_sender.pop(sender)
+        accepted = theirs.popleft()
+        if theirs:
+            self._by_sender[sender] = theirs  # behind the others
+        return accepted
+
+    def end_of_busiest(self) -> None:
+        """End the oldest one of the address that most are of."""
+        busiest = max(self._by_sender, key=lambda sender: len(self._by_sender[sender]))
+        self._by_sender[busiest].popleft()[0].close()
+        if not self._by_sender[busiest]:
+            del self._by_sender[busiest]
+
+
 class WaitingConnections:
     """Connections by the address of who opened them, which take turns; for one thread.
 
@@ -30,8 +67,8 @@ class WaitingConnections:
     def __init__(self) -> None:
         self.poll = select.epoll()
         self._incomplete: dict[int, tuple[float, Accepted]] = {}
-        self._probes: deque[Accepted] = deque()
-        self._arrived: dict[str, deque[Accepted]] = {}
+        self._probes, self._others = _Turns(), _Turns()
+        self._probe_was_last = False
 
     def __len__(self) -> int:
         return len(self._incomplete) + self.ready
@@ -39,7 +76,7 @@ class WaitingConnections:
     @property
     def ready(self) -> int:
         """How many can be served: their headers have arrived, or they have ended."""
-        return len(self._probes) + sum(map(len, self._arrived.values()))
+        return len(self._probes) + len(self._others)
 
     def add(self, accepted: Accepted) -> None:
         """Add a connection."""
@@ -56,28 +93,19 @@ class WaitingConnections:
                 continue
             self.poll.unregister(file)
             del self._incomplete[file]
-            if _is_probe(seen):
-                self._probes.append(accepted)
-            else:
-                self._arrived.setdefault(counted_as(str(accepted[1][0])), deque()).append(accepted)
+            (self._probes if _is_probe(seen) else self._others).add(accepted)
 
     def pop(self) -> Accepted | None:
-        """Return, and forget, the one to be served next: a probe, else that of whose turn it is; None without one."""
-        if self._probes:
-            return self._probes.popleft()
-        sender = next(iter(self._arrived), None)
-        if sender is None:
-            return None
-        theirs = self._arrived.pop(sender)
-        accepted = theirs.popleft()
-        if theirs:
-            self._arrived[sender] = theirs  # behind the others
-        return accepted
+        """Return, and forget, the one to be served next: a probe, and after each probe another; None without one."""
+        self._probe_was_last = bool(self._probes) and not (self._probe_was_last and self._others)
+        if self._probe_was_last:
+            return self._probes.pop()
+        return self._others.pop() if self._others else None
 
     def make_room(self, most: int, within: float) -> int:
         """End those whose headers do not come within so many seconds, and the oldest of too many; return their number.
 
-        Incomplete ones go first, then those of the address that most are of.
+        Incomplete ones go first, then those of the address that most are of, probes or others.
         """
         now, ended = time.monotonic(), 0
         while (first := next(iter(self._incomplete), None)) and now - self._incomplete[first][0] >= within:
@@ -86,13 +114,8 @@ class WaitingConnections:
             ended += 1
             if self._incomplete:
                 self._end_incomplete(next(iter(self._incomplete)))
-            elif self._arrived:
-                busiest = max(self._arrived, key=lambda sender: len(self._arrived[sender]))
-                self._arrived[busiest].popleft()[0].close()
-                if not self._arrived[busiest]:
-                    del self._arrived[busiest]
             else:
-                self._probes.popleft()[0].close()
+                max(self._others, self._probes, key=lambda one: (one.most_of_one, len(one))).end_of_busiest()
         return ended
 
     def close(self) -> None:

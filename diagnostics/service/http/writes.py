@@ -26,6 +26,9 @@ _Moment = Annotated[float, Field(ge=0, le=_LATEST, allow_inf_nan=False)]
 _FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip")
 
 
+# Of one user, or of one address without credentials: a rollout marks a hundred deployments at once. Each write is kept
+# for as long as signals are.
+MOST_WRITES, SECONDS_PER_WRITE = 100, 1.0
 # What people write goes into a log, an audit, alerts and pages: nothing that ends a line, moves a cursor or turns the
 # direction of what follows.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
@@ -92,13 +95,21 @@ class _Writer:
         return JournalEntry(action=action, at=at, who=self.user or body.who, origin=self.origin, **what)
 
 
-def _may_write(request: Request) -> _Writer:
+async def _may_write(request: Request) -> _Writer:
     """Return who writes.
 
     Raises:
-        HTTPException: it may not write, or sends something else than JSON.
+        HTTPException: it may not write, writes too often, or sends something else than JSON.
 
     """
+    writer = _writer(request)
+    if not request.app.state.writes.allow(writer.user or writer.origin):
+        detail = f"too many writes: {MOST_WRITES} at once are taken, then one in {SECONDS_PER_WRITE:g} s"
+        raise HTTPException(429, detail, {"Retry-After": f"{SECONDS_PER_WRITE:g}"})
+    return writer
+
+
+def _writer(request: Request) -> _Writer:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the body is not application/json")
     user: str = getattr(request.state, "user", "")
