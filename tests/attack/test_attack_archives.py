@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ SECONDS, BYTES = 1.0, 100 * MIB
 PACKED_10_KB = 40_000
 """Members of three blocks each that repeat."""
 STARTING = 1.5
-"""Seconds that Python and the command take to begin, on a machine that is busy."""
+"""Seconds that Python and the command take to begin, on a machine that is a little busy."""
 
 
 def header(kind: bytes = b"0", size: bytes = b"00000000000\0", name: bytes = b"x", behind: bytes = b"") -> bytes:
@@ -73,8 +74,17 @@ ATTACKS: Mapping[str, Callable[[], bytes]] = dict(small())
 SHORT = ("chain-of-long-names", "digits-without-end", "size-of-x--1024")
 
 
+@cache
+def slowness() -> float:
+    """Return how many times longer a processor takes here and now: other programs share its caches and its clock."""
+    with tempfile.NamedTemporaryFile(suffix=".tar") as empty:
+        empty.write(bytes(1024))
+        empty.flush()
+        return max(1.0, diag("explain", empty.name, patience=120).seconds / STARTING)
+
+
 def explained(path: Path) -> None:
-    diag("explain", path, patience=40).is_bounded(SECONDS + STARTING, BYTES)
+    diag("explain", path, patience=120).is_bounded((SECONDS + STARTING) * slowness(), BYTES)
 
 
 @pytest.mark.parametrize("name", SHORT)
