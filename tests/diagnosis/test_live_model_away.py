@@ -30,8 +30,8 @@ from tests.soak.running import serving
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
-BEFORE, AWAY, AFTER, SEED = 7.0, 6.0, 7.0, 1
-SETTLING = 2.0
+BEFORE, AWAY, AFTER, SEED = 12.0, 8.0, 12.0, 1
+SETTLING = 3.0
 REASON = "weights are missing"
 INCIDENT = Incident(
     world=World(
