@@ -56,6 +56,11 @@ class Option:
     settings: int
     guess: bool = False
 
+    @property
+    def removes(self) -> bool:
+        """Whether it takes dynamic batching away, with all that is set of it."""
+        return self.change is not None and Setting(path=BATCHING, value=None) in self.change.settings
+
 
 def options(
     model: Model, config: ModelConfig | None, *, fewer: bool, capacities: Mapping[str, float] = MappingProxyType({})
@@ -177,11 +182,16 @@ _SHARE_DIGITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionCost:
-    """What a combination costs: what is to be least, then what rests on a guess, then how much is touched."""
+    """What a combination costs: what is to be least, then what rests on a guess, then how much is touched.
+
+    A batcher that goes takes all its settings with it, and batches at higher loads: another window is the smaller
+    change.
+    """
 
     least: float = 0.0
     guesses: int = 0
     models: int = 0
+    removed: int = 0
     settings: int = 0
 
     def __add__(self, other: OptionCost) -> OptionCost:
@@ -189,13 +199,14 @@ class OptionCost:
             least=self.least + other.least,
             guesses=self.guesses + other.guesses,
             models=self.models + other.models,
+            removed=self.removed + other.removed,
             settings=self.settings + other.settings,
         )
 
     @property
-    def key(self) -> tuple[float, int, int, int]:
+    def key(self) -> tuple[float, int, int, int, int]:
         """What costs are compared by."""
-        return round(self.least, _SHARE_DIGITS), self.guesses, self.models, self.settings
+        return round(self.least, _SHARE_DIGITS), self.guesses, self.models, self.removed, self.settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +299,9 @@ def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) ->
     stage = next(one for one in found.stages if one.model == model.name)
     least = option.instances if minimize is Minimize.INSTANCES else work_share(fitted, model, found, stage)
     touched = 0 if option.change is None else 1
-    cost = OptionCost(least=least, guesses=option.guess, models=touched, settings=option.settings)
+    cost = OptionCost(
+        least=least, guesses=option.guess, models=touched, removed=option.removes, settings=option.settings
+    )
     keeps_up = stage.stable and stage.queue_mean is not None
     seconds = stage.queue_mean.value + stage.compute_mean.value if keeps_up and stage.queue_mean else inf
     return Choice(option=option, cost=cost, seconds=seconds)

@@ -14,8 +14,12 @@ from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
 from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.forecast.options import Minimize
+from diagnostics.forecast.search import Candidate, Tuning
+from diagnostics.forecast.target import LatencyTarget
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.forecast import tunable
+from tests.forecast.performances import performance
 
 SAFETY = Stage("safety", rate=38, execution=0.0245, queue=0.169, config=model_config("safety"))
 CHAT = Stage("chat", rate=38, overhead=0.195, config=chain("chat", "safety"))
@@ -111,7 +115,40 @@ def test_a_model_that_contradicts_the_measurement_answers_nothing(monkeypatch: p
     error = run("--objective", "mean < 100ms").exception
 
     assert isinstance(error, Unpredictable)
-    assert "the objective was missed (19" in str(error)
+    assert "mean < 100ms was missed (measured 19" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("objective", "more"),
+    [
+        ("mean < 190ms", ()),
+        ("mean < 190ms", ("--minimize", "instances")),
+        ("mean < 190ms", ("--maximize", "throughput", "--vary", "safety.instance_group.count=1..2")),
+    ],
+)
+def test_a_missed_objective_is_not_met_however_wide_the_models_interval_is(
+    objective: str, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measured mean of 195 ms is within the interval, whose central value meets the objective."""
+    wide = performance(0.15, width=0.2)
+    target = LatencyTarget.parse(objective)
+    met = Tuning(
+        target=target,
+        minimize=Minimize.INSTANCES,
+        baseline=wide,
+        best=Candidate(changes=(), instances=1, gpu_share=None, performance=wide),
+        runners_up=(),
+        nearest=None,
+        screened=0,
+        simulated=0,
+    )
+    monkeypatch.setattr(tuning, "tune", lambda *_, **__: met)
+    monkeypatch.setattr(tuning, "performance", lambda *_, **__: wide)
+
+    error = run("--objective", objective, *more).exception
+
+    assert isinstance(error, Unpredictable)
+    assert "mean < 190ms was missed (measured 19" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from diagnostics.forecast.search import Candidate, Tuning
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.service import constant
-from diagnostics.tuning.simulation.scenario import ClosedLoop, EngineModel, Model
+from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, EngineModel, Model
+from diagnostics.wire.model_config import DynamicBatching
 from tests.forecast.deployments import change, service
 from tests.forecast.tunable import VISITS, tunable, tune
 
@@ -56,6 +57,17 @@ def test_cheap_batches_are_reported_to_form_before_instances_are_added() -> None
 
     assert list(settings(found.best)) == ["flat.dynamic_batching"]
     assert [settings(one) for one in found.runners_up] == [{f"flat.{COUNT}": 2}]
+
+
+def test_a_window_is_shortened_rather_than_batching_turned_off_where_both_do() -> None:
+    """Requests wait 60 ms for company that hardly comes: without the window and without the batcher they do not."""
+    batcher = DynamicBatcher(delay_seconds=0.06)
+    fitted = tunable(Model(name="linear", service=service(0.0, per_item=0.02), max_batch=8, batcher=batcher))
+    config = replace(fitted.configs["linear"], dynamic_batching=DynamicBatching(max_queue_delay_seconds=0.06))
+
+    found = tune(replace(fitted, configs={"linear": config}), target("mean < 45ms"), draws=0)
+
+    assert settings(found.best) == {"linear.dynamic_batching.max_queue_delay_microseconds": 0}
 
 
 def test_batches_that_cost_what_their_requests_do_are_not() -> None:

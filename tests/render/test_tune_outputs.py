@@ -112,8 +112,9 @@ def test_where_nothing_meets_the_objective_the_report_says_why_and_what_would(na
 def test_the_packing_says_which_models_share_a_gpu_and_what_was_not_read() -> None:
     reported = stated("certain")
 
-    assert "GPU 1: safety (60 % of its time)" in reported
-    assert "GPU 2: llm (20 % of its time, 7.5 GiB)" in reported
+    assert "with these settings, the models would fit on 2 GPUs:" in reported
+    assert "one for safety (60 % of its time)" in reported
+    assert "one for llm (20 % of its time, 7.5 GiB)" in reported
     assert "safety: over 50 % of a GPU's time" in reported
     assert "memory of safety was not read" in reported
 

@@ -167,11 +167,17 @@ def searched(found: TunedProposal) -> str:
     )
 
 
+def _packing_title(one: Packing) -> str:
+    """Return how few GPUs would do. It is a proposal: the configuration in effect may place models otherwise."""
+    count = len(one.cards)
+    return f"with these settings, the models would fit on {count} {'GPU' if count == 1 else 'GPUs'}"
+
+
 def packing(one: Packing) -> Iterator[str]:
-    """Yield which models share a GPU."""
-    for number, card in enumerate(one.cards, 1):
+    """Yield which models would share a GPU."""
+    for card in one.cards:
         held = "" if card.held is None else f", {Unit.BYTES.show(card.held)}"
-        yield f"GPU {number}: {', '.join(card.models)} ({_share(card.share)} of its time{held})"
+        yield f"one for {', '.join(card.models)} ({_share(card.share)} of its time{held})"
     if one.overfull:
         yield (
             f"{', '.join(one.overfull)}: over {_share(MOST_SHARE)} of a GPU's time, beyond which executions may take "
@@ -220,7 +226,7 @@ def tuned_document(found: TunedProposal) -> Document:
         _settings(("would do as well", "mean", target.statistic, "instances", "GPU"), candidates(found)),
         Sentence(text=searched(found)),
         Sentence(text=_against_measurement(found, now), under=0),
-        Points(title="the models by GPU", items=list(packing(found.packing)) if found.packing else ()),
+        *([Points(title=_packing_title(found.packing), items=list(packing(found.packing)))] if found.packing else ()),
         *words.ending([one for one in found.assumptions if one != found.doubt], found.patches, found.window),
     ]
 
