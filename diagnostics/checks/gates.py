@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from diagnostics.checks.check import Quiet
-from diagnostics.evidence.capacity import STRETCHED, lost_instances
+from diagnostics.evidence.capacity import DEVICE_FULL, STRETCHED, lost_instances
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, TRANSFER_SECONDS
@@ -100,11 +100,6 @@ BUSY = Limit(
     unit=Unit.RATIO,
     because="at 70 % a single server's mean wait passes its service time (M/G/1: ρ/(1−ρ)·(1+c²)/2); below it busy "
     "instances do not explain a queue",
-)
-DEVICE_FULL = Limit(
-    value=0.1,
-    unit=Unit.RATIO,
-    because="with a tenth of the device left, more work at once takes longer instead of waiting less",
 )
 HOST_FULL = Limit(
     value=0.9,

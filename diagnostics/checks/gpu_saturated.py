@@ -29,9 +29,9 @@ from dataclasses import replace
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import name_of
-from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full, is_idle
+from diagnostics.checks.gates import BUSY, QUEUE, device_is_full, is_idle
 from diagnostics.checks.instances import prediction, queue_of
-from diagnostics.evidence.capacity import stage_load
+from diagnostics.evidence.capacity import DEVICE_FULL, stage_load
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE

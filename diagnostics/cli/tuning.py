@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagnostics.diagnosis.change_options import models_on, vary_given
 from diagnostics.diagnosis.diagnose import diagnose
@@ -105,7 +105,8 @@ def carrying(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> CarriedP
     _refuse(ground, baseline)
     found = most_carried(ground.fitted, ground.target, ground.vary, seed=request.seed)
     best = found[0].changes if found else ()
-    assumptions = (*changed(ground.fitted, WhatIf(changes=best)).assumptions, *_off(ground, baseline))
+    measured, account = ground.measured.measured, _account(ground, baseline)
+    stated = (*changed(ground.fitted, WhatIf(changes=best)).assumptions, *unlike(measured.mean, account))
     return CarriedProposal(
         on=ground.on,
         window=seen.window,
@@ -116,9 +117,9 @@ def carrying(seen: SourceEvidence, request: ChangeRequest, aim: Aim) -> CarriedP
         found=tuple(found),
         moves=tuple(moves(SchedulerModel(ground.measured).value_now, one.changes) for one in found),
         patches=patches(ground.evidence, ground.on.server, best),
-        measured_mean=ground.measured.measured.mean if ground.load.same else None,
-        measured_p95=ground.measured.measured.p95 if ground.load.same else None,
-        assumptions=tuple(dict.fromkeys(assumptions)),
+        measured_mean=measured.mean,
+        measured_p95=measured.p95,
+        assumptions=tuple(dict.fromkeys(stated)),
         seconds=time.monotonic() - began,
         test=_test(ground.fitted),
     )
@@ -188,20 +189,24 @@ def _measured(ground: _TuningContext) -> float | None:
 
 
 def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
-    shown = found.best or found.nearest
+    measured, account = ground.measured.measured, _account(ground, found.baseline)
+    # A model that lacks most of what makes requests slow cannot tell what would bring them nearer to the objective.
+    nearest = None if account.misses(measured.mean) else found.nearest
+    shown = found.best or nearest
     changes = shown.changes if shown else ()
     server, value_now = ground.on.server, SchedulerModel(ground.measured).value_now
     return TunedProposal(
         on=ground.on,
         window=ground.seen.window,
         load=ground.load,
-        tuning=found,
+        tuning=replace(found, nearest=nearest),
         moves=moves(value_now, changes),
         others=tuple(moves(value_now, one.changes) for one in found.runners_up),
         patches=patches(ground.evidence, server, changes) if found.best else (),
-        measured_mean=ground.measured.measured.mean if ground.load.same else None,
-        measured_p95=ground.measured.measured.p95 if ground.load.same else None,
-        assumptions=_assumptions(ground, found, memory),
+        measured_mean=measured.mean,
+        measured_p95=measured.p95,
+        account=account,
+        assumptions=_assumptions(ground, shown, account, memory),
         shortfall=_shortfall(ground, found),
         packing=_packing(ground, shown, memory),
         cause=_cause(ground) if ground.load.same else None,
@@ -228,15 +233,21 @@ def _test(fitted: Fitted) -> Test:
     )
 
 
-def _assumptions(ground: _TuningContext, found: Tuning, memory: GpuMemory | None) -> tuple[str, ...]:
-    shown = found.best or found.nearest
+def _account(ground: _TuningContext, baseline: Performance) -> Performance:
+    """Return the model's account of the window at the measured load; `baseline` is at the load that is asked for."""
+    return baseline if ground.load.same else performance(ground.measured, seed=ground.seed)
+
+
+def _assumptions(
+    ground: _TuningContext, shown: Candidate | None, account: Performance, memory: GpuMemory | None
+) -> tuple[str, ...]:
     after = changed(ground.fitted, WhatIf(changes=shown.changes if shown else ()))
-    stated = (*after.assumptions, *_off(ground, found.baseline), *_memory_unknown(shown, memory))
+    stated = (
+        *after.assumptions,
+        *unlike(ground.measured.measured.mean, account),
+        *_memory_unknown(shown, memory),
+    )
     return tuple(dict.fromkeys(stated))
-
-
-def _off(ground: _TuningContext, baseline: Performance) -> tuple[str, ...]:
-    return unlike(ground.measured, baseline) if ground.load.same else ()
 
 
 def _memory_unknown(shown: Candidate | None, memory: GpuMemory | None) -> Iterator[str]:

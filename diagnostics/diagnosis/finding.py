@@ -112,6 +112,7 @@ class EndToEnd:
         simulated: False where closed forms were used alone, whose interval does not hold a window's luck.
         assumptions: what the numbers rest on, one sentence each.
         doubt: why they are to be trusted less; empty where nothing speaks against them.
+        misses: whether the model's account of the window misses most of what was measured: no interval holds then.
 
     """
 
@@ -124,6 +125,7 @@ class EndToEnd:
     simulated: bool
     assumptions: tuple[str, ...]
     doubt: str = ""
+    misses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,11 @@ class SweepProposal:
     assumptions: tuple[str, ...]
     patches: tuple[tuple[str, Advice], ...]
 
+    @property
+    def misses(self) -> bool:
+        """Whether the model's account of the window misses most of what was measured in it."""
+        return self.baseline.misses(self.measured_mean)
+
 
 def moves(
     value_now: Callable[[str, str], tuple[SettingValue, bool]], changes: Sequence[ConfigChange]
@@ -160,6 +165,7 @@ class TunedProposal:
         patches: how to apply the answer, by model; empty where there is none.
         measured_mean: mean seconds end to end that were measured; None where unknown.
         measured_p95: 95th percentile of traced requests, in seconds; None without traces.
+        account: the model's account of the window; None where that is the tuning's baseline, at the measured load.
         assumptions: what the numbers rest on.
         shortfall: why nothing meets the objective; None where something does, or nothing was simulated.
         packing: how few GPUs hold the models with the answer; None where no GPU was seen.
@@ -179,6 +185,7 @@ class TunedProposal:
     patches: tuple[tuple[str, Advice], ...]
     measured_mean: float | None
     measured_p95: float | None = None
+    account: Performance | None = None
     assumptions: tuple[str, ...]
     shortfall: InfeasibilityReport | None
     packing: Packing | None
@@ -205,7 +212,16 @@ class TunedProposal:
     @property
     def plausible(self) -> bool:
         """Whether the model accounts for the mean that was measured; also where none was."""
-        return self.measured_mean is None or self.tuning.baseline.accounts_for(self.measured_mean)
+        return self.measured_mean is None or self._account.accounts_for(self.measured_mean)
+
+    @property
+    def misses(self) -> bool:
+        """Whether the model's account of the window misses most of what was measured in it."""
+        return self._account.misses(self.measured_mean)
+
+    @property
+    def _account(self) -> Performance:
+        return self.account or self.tuning.baseline
 
     @property
     def certain(self) -> bool | None:

@@ -21,7 +21,7 @@ from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.forecast.entry_model import EntryModel, LoopModel, entry_model
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import ForecastSweep, SweepPoint, knee_of_load, knee_of_setting
+from diagnostics.forecast.predict import ForecastSweep, SweepPoint, knee_of_load, knee_of_setting, unlike
 from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.signal import Subject
@@ -135,16 +135,18 @@ def swept(seen: SourceEvidence, request: ChangeRequest, text: str, progress: Wat
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
     wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
+    baseline, measured = ground.model.performance(None, request.seed), ground.model.measured
+    stated = (*ground.model.assumptions(cases[-1 if at is None else at]), *unlike(measured[0], baseline))
     return SweepProposal(
         on=ground.on,
         window=seen.window,
         moves=moves(ground.model.value_now, ground.changes),
         load=ground.load,
-        baseline=ground.model.performance(None, request.seed),
-        measured_mean=ground.model.measured[0],
-        measured_p95=ground.model.measured[1],
+        baseline=baseline,
+        measured_mean=measured[0],
+        measured_p95=measured[1],
         sweep=sweep,
-        assumptions=tuple(dict.fromkeys(ground.model.assumptions(cases[-1 if at is None else at]))),
+        assumptions=tuple(dict.fromkeys(stated)),
         patches=patches(seen.evidence, ground.on.server, wanted),
     )
 

@@ -49,12 +49,16 @@ class ForecastCheck:
 
     Attributes:
         beyond: seconds of the measured mean that it does not hold; 0 where it holds all, or where none can be said.
-        stated: that it does not hold them, in words; empty where it does.
+        stated: that it does not hold them, in words; empty where it does, or where a queue may have grown.
+        unlike: that its mean is not what was measured, in words, whatever the reason; empty where it is.
+        misses: whether that is more than half of what was measured.
 
     """
 
     beyond: float = 0.0
     stated: str = ""
+    unlike: str = ""
+    misses: bool = False
 
     def contradicts(self, seconds_per_request: float) -> bool:
         """Return whether it does not hold most of what a cause is said to take of each request."""
@@ -70,18 +74,21 @@ def account(requested: Intervention, simulations: Simulations) -> ForecastCheck:
     """
     measured = requested.fitted.measured.mean
     quick = estimate(requested.fitted)
-    if measured is None or _may_grow(quick) or quick.accounts_for(measured):
+    if measured is None or quick.accounts_for(measured):
         return ForecastCheck()
-    nearest = quick
+    nearest, grows = quick, _may_grow(quick)
     if requested.affordable:
         simulated = simulations.of(requested.fitted)
-        if _may_grow(simulated) or simulated.accounts_for(measured):
+        if simulated.accounts_for(measured):
             return ForecastCheck()
         nearest = min(quick, simulated, key=lambda one: one.beyond(measured))
-    beyond = nearest.beyond(measured)
+        grows = grows or _may_grow(simulated)
+    beyond, missed = nearest.beyond(measured), " ".join(unlike(measured, nearest))
+    if grows:
+        return ForecastCheck(unlike=missed, misses=nearest.misses(measured))
     if beyond < least_worthwhile(measured):
         return ForecastCheck()
-    return ForecastCheck(beyond=beyond, stated=" ".join(unlike(requested.fitted, nearest)))
+    return ForecastCheck(beyond=beyond, stated=missed, unlike=missed, misses=nearest.misses(measured))
 
 
 def _may_grow(found: Performance) -> bool:
@@ -216,7 +223,9 @@ class _Validator:
 
     def _reported(self, finding: Finding) -> Finding:
         known = self._answer("account", finding, partial(account, simulations=self._simulations)) or ForecastCheck()
-        reported = self._effect(finding, known.stated)
+        reported = self._effect(finding, known.unlike)
+        if isinstance(reported, EndToEnd):
+            reported = replace(reported, misses=known.misses)
         made = _with(finding, reported)
         if known.contradicts(finding.impact.seconds_per_request):
             made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.stated}.")
@@ -373,7 +382,7 @@ def _by_simulation(simulations: Simulations, requested: Intervention) -> Saving 
     if not requested.affordable:
         return None
     base, measured = simulations.of(requested.fitted), requested.fitted.measured.mean
-    if unlike(requested.fitted, base):
+    if unlike(measured, base):
         return None
     after = simulations.of(requested.after)
     saving = _saving(requested, base, after)

@@ -57,6 +57,11 @@ def stage_load(ledger: Ledger, subject: Subject) -> StageLoad:
     )
 
 
+DEVICE_FULL = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="with a tenth of the device left, more work at once takes longer instead of waiting less",
+)
 IN_USE = Limit(
     value=0.7,
     unit=Unit.RATIO,

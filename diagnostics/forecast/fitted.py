@@ -127,6 +127,7 @@ class Fitted:
             how that is in words. Such a caller's execution is simulated as long as it was, calls included: what a
             change of either does is not.
         untold: models whose instances are all busy, and may wait for a lock that they share: that shows nowhere.
+        headroom: by model, the share of its device that was left in the window, at most; none where it was not read.
 
     """
 
@@ -140,6 +141,7 @@ class Fitted:
     assumptions: tuple[str, ...]
     nested: Mapping[str, str] = field(default_factory=dict)
     untold: frozenset[str] = frozenset()
+    headroom: Mapping[str, float] = field(default_factory=dict)
 
 
 def nested_calls(stated: str, where: str) -> Unpredictable:

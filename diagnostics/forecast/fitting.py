@@ -20,16 +20,27 @@ from diagnostics.forecast.fitted import (
     nested_calls,
     outcome_of,
 )
+from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.members import FittedModel, member, raced, stated_together
 from diagnostics.forecast.sharing import CENTRAL, SharedDevice, alone, sharing_of
 from diagnostics.forecast.traffic import EntryTraffic, calls_of, entry_subject, hidden_seconds, offered, scv
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.tuning.simulation.observing import SimulationResult
-from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Resource, Scenario
+from diagnostics.tuning.simulation.scenario import (
+    ClosedLoop,
+    EntryGraph,
+    Model,
+    ModelVisit,
+    OpenLoop,
+    Resource,
+    Scenario,
+)
+from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
 
 _HANDED_OVER = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT)
@@ -346,6 +357,7 @@ def _scenario(parts: _Parts, sharing: Sequence[SharedDevice]) -> Scenario:
 
 
 def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[SharedDevice]) -> Fitted:
+    shown = measured(evidence, item)
     doubt = Doubt(
         models={name: _doubt(one.doubt, parts.engines.get(name)) for name, one in parts.members.items()},
         arrivals={name: calls.dispersion for name, calls in parts.calls.items() if calls.dispersion is not None},
@@ -356,17 +368,23 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
     models = {one.model: replace(doubt.models[one.model], overtakes=one.bounds) for one in races}
     doubt = replace(doubt, models={**doubt.models, **models})
     configs = {name: evidence.config(Subject(server=item.server, model=name)) for name in parts.members}
+    left = {name: evidence.read(DEVICE_HEADROOM, Subject(server=item.server, model=name)).high for name in configs}
     return Fitted(
         server=item.server,
         entry=_name(item),
         scenario=scenario,
         doubt=doubt,
-        measured=measured(evidence, item),
+        measured=shown,
         configs={name: config for name, config in configs.items() if config is not None},
         devices={name: one.devices for name, one in parts.members.items()},
-        assumptions=(*_assumptions(parts, sharing), *(one.assumption for one in races)),
+        assumptions=(
+            *_assumptions(parts, sharing),
+            *_worked_off(parts.calls[_name(item)].traffic, shown),
+            *(one.assumption for one in races),
+        ),
         nested=_nested(item, parts),
         untold=frozenset(name for name, one in parts.members.items() if one.untold and name not in parts.engines),
+        headroom={name: share for name, share in left.items() if share is not None},
     )
 
 
@@ -396,6 +414,17 @@ def _assumptions(parts: _Parts, sharing: Sequence[SharedDevice]) -> tuple[str, .
         stated += parts.engines[name].assumptions if name in parts.engines else one.assumptions
     stated += [one.assumption for one in sharing]
     return tuple(dict.fromkeys(stated_together(stated, list(parts.members))))
+
+
+# Share of what arrives. Counters move when requests end: so many more may be answered in a window by chance alone.
+_MORE_ANSWERED = 0.05
+
+
+def _worked_off(traffic: OpenLoop | ClosedLoop, shown: Measured) -> Iterable[str]:
+    """Yield that more was answered than arrived: what waited before the window is not simulated."""
+    if isinstance(traffic, OpenLoop) and shown.throughput > open_rate(traffic) * (1 + _MORE_ANSWERED):
+        answered, arrived = (Unit.PER_SECOND.show(rate) for rate in (shown.throughput, open_rate(traffic)))
+        yield f"{arrived} arrive; {answered} were answered, because a backlog from before the window was worked off"
 
 
 def measured(evidence: Evidence, item: Anatomy) -> Measured:

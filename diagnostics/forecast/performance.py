@@ -9,6 +9,9 @@ from diagnostics.evidence.ledger import least_worthwhile
 
 # A model that is off by less than half of what is worth a change neither makes one worth it nor unmakes it.
 _NEAR = 0.5
+# Share of the measured mean. A model that lacks more than half of what was measured lacks the main cause of it: then
+# neither its interval nor an order of settings says anything of the server.
+MOST_MISSED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,10 @@ class Performance:
         """Say whether a measured mean is within the interval of this one, or so near that no change hangs on it."""
         return self.beyond(mean_seconds) <= _NEAR * least_worthwhile(mean_seconds)
 
+    def misses(self, mean_seconds: float | None) -> bool:
+        """Say whether more than half of a measured mean lies outside the interval of this one; False if None."""
+        return mean_seconds is not None and self.beyond(mean_seconds) > MOST_MISSED * mean_seconds
+
     @property
     def refused_share(self) -> float:
         """The share of requests that are turned away."""
@@ -151,3 +158,8 @@ class Forecast:
     measured_mean: float | None
     measured_p95: float | None = None
     assumptions: tuple[str, ...]
+
+    @property
+    def misses(self) -> bool:
+        """Whether the model's account of the window misses most of what was measured in it."""
+        return self.baseline.misses(self.measured_mean)

@@ -58,7 +58,7 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     after = changed(fitted, what_if)
     before = changed(fitted, WhatIf(traffic=what_if.traffic)) if what_if.traffic else fitted
     baseline = _performance(before, seed, draws)
-    stated = () if what_if.traffic else unlike(fitted, baseline)
+    stated = () if what_if.traffic else unlike(fitted.measured.mean, baseline)
     return Forecast(
         baseline=baseline,
         predicted=_performance(after, seed, draws),
@@ -68,9 +68,9 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     )
 
 
-def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
-    """Say where the model's account of the window, `baseline`, is not what was measured in it; nothing where it is."""
-    measured, mean = fitted.measured.mean, baseline.mean
+def unlike(measured: float | None, baseline: Performance) -> tuple[str, ...]:
+    """Say where the model's account of the window, `baseline`, is not the mean measured in it; nothing where it is."""
+    mean = baseline.mean
     if measured is None or baseline.accounts_for(measured):
         return ()
     ours = "no stable queue" if mean is None else Unit.SECONDS.show(mean.value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.errors import UsageError
-from diagnostics.evidence.capacity import SIDE_BY_SIDE
+from diagnostics.evidence.capacity import DEVICE_FULL, SIDE_BY_SIDE
 from diagnostics.forecast.engines import MEASURE, with_engine, with_parameter
 from diagnostics.forecast.fitted import Fitted, Unpredictable, nested_calls
 from diagnostics.forecast.members import is_racing, missed
@@ -22,6 +22,7 @@ from diagnostics.tuning.simulation.scenario import (
     Scenario,
     TimeoutAction,
 )
+from diagnostics.units import Unit
 
 Traffic = OpenLoop | ClosedLoop
 _MICROSECOND = 1e-6
@@ -214,18 +215,27 @@ def _instances(fitted: Fitted, model: Model, count: int) -> tuple[Model, list[st
         raise Unpredictable("instances of an engine are engines of their own", where=model.name, hint=MEASURE)
     devices = fitted.devices.get(model.name, (1,))
     instances = sum(count * each for each in devices)
-    stated = []
-    if instances > model.instances and model.name in fitted.untold:
-        stated.append(_doubtful(model.name))
-    if instances > model.instances and not model.demand:
-        stated.append(
-            f"the device has room for {instances} instances of {model.name}: its use was not measured, or is low"
-        )
+    stated: list[str] = []
+    if instances > model.instances:
+        stated += _doubtful(fitted, model.name)
+    if instances > model.instances and not model.demand and not _is_full(fitted, model.name):
+        left = fitted.headroom.get(model.name)
+        read = "its use was not read" if left is None else f"{Unit.RATIO.show(left)} of it was left"
+        stated.append(f"the device has room for {instances} instances of {model.name}: {read}")
     return replace(model, instances=instances), stated
 
 
-def _doubtful(model: str) -> str:
-    return f"{SIDE_BY_SIDE} ({model}): if they wait, more of them would wait for it, too"
+def _is_full(fitted: Fitted, model: str) -> bool:
+    return fitted.headroom.get(model, 1.0) < DEVICE_FULL.value
+
+
+def _doubtful(fitted: Fitted, model: str) -> Iterator[str]:
+    """Yield why more instances of a model may bring nothing."""
+    if _is_full(fitted, model):
+        left = Unit.RATIO.show(fitted.headroom[model])
+        yield f"the device under {model} is full ({left} left): more instances would only share it"
+    if model in fitted.untold:
+        yield f"{SIDE_BY_SIDE} ({model}): if they wait, more of them would wait for it, too"
 
 
 def doubt(fitted: Fitted, changes: Iterable[ConfigChange]) -> str:
@@ -235,10 +245,10 @@ def doubt(fitted: Fitted, changes: Iterable[ConfigChange]) -> str:
         change.model
         for change in changes
         for setting in change.settings
-        if setting.path == "instance_group.count" and change.model in fitted.untold
+        if setting.path == "instance_group.count"
         if _instances(fitted, models[change.model], _whole(setting.value))[0].instances > models[change.model].instances
     )
-    return "; ".join(map(_doubtful, more))
+    return "; ".join(reason for model in more for reason in _doubtful(fitted, model))
 
 
 def _larger(model: Model, most: int) -> list[str]:

@@ -372,7 +372,8 @@ def end_to_end(finding: Finding) -> str:
 def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
     high = "unbounded" if mean.high is None else show(mean.high)
-    stated = f"measured mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
+    interval = "" if effect.misses else f" ({show(mean.low)} to {high})"
+    stated = f"measured mean {show(effect.now_mean)} → {show(mean.value)}{interval}"
     if effect.p95 is not None and effect.now_p95 is not None:
         stated += f", measured p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
     by = "" if effect.simulated else ", by formulas"

@@ -19,6 +19,7 @@ from diagnostics.forecast import search
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.forecast.document import forecast_document
+from diagnostics.render.phrases import end_to_end
 from diagnostics.render.text import as_text
 from diagnostics.render.tuning.document import tuned_document
 from diagnostics.window.window import window_of
@@ -131,3 +132,24 @@ def test_only_one_module_puts_checks_and_validation_together() -> None:
     }
 
     assert users == {"diagnostics/diagnosis/diagnose.py"}
+
+
+def test_where_a_full_gpu_held_up_requests_no_verb_proposes_instances_or_shows_an_interval() -> None:
+    """The model of the window lacks the backlog that was worked off in it: 341 ms instead of 8.93 s."""
+    evidence = evidence_of("gpu-handed-gpu-saturated")
+    seen = SourceEvidence(evidence=evidence, window=WindowFacts(start=1.0, end=35.0, sources=("triton-0",)))
+
+    cause = diagnose(evidence).actionable[0]
+    assert isinstance(cause.effect, EndToEnd)
+    forecast = proposed(seen, ChangeRequest(settings=("safety.instance_group.count=3",)))
+    answer = tuned(seen, ChangeRequest(), Aim(objective="p95 < 100ms", vary=("safety.instance_group.count=2,3",)))
+
+    explained = end_to_end(cause)
+    assert "8.93 s was measured. Treat this prediction as rough" in explained
+    assert "8.93 s → 159 ms," in explained
+    told = as_text(forecast_document(forecast))
+    assert "the device under safety is full (2.4 % left)" in " ".join(told.split())
+    assert "19.4/s arrive; 23.3/s were answered" in " ".join(told.split())
+    assert "90 %" not in told
+    assert answer.tuning.nearest is None
+    assert "nearest" not in as_text(tuned_document(answer))

@@ -7,7 +7,7 @@ import pytest
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Unpredictable
-from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, EngineModel, Model, OpenLoop
 from diagnostics.wire.model_config import parse_model_config
@@ -38,6 +38,16 @@ def test_a_count_is_of_each_device_of_each_group() -> None:
 
     assert made.scenario.models[0].instances == 9
     assert any("room for 9 instances" in stated for stated in made.assumptions)
+
+
+def test_more_instances_on_a_full_device_are_doubted_and_what_was_left_is_stated() -> None:
+    three = change("safety", {"instance_group.count": 3})
+    full, free = (replace(by_hand(SAFETY), headroom={"safety": left}) for left in (0.09, 0.83))
+
+    assert doubt(full, (three,)) == "the device under safety is full (9 % left): more instances would only share it"
+    assert doubt(full, (change("safety", {"instance_group.count": 1}),)) == doubt(free, (three,)) == ""
+    assert "83 % of it was left" in " ".join(changed(free, WhatIf(changes=(three,))).assumptions)
+    assert "its use was not read" in " ".join(changed(by_hand(SAFETY), WhatIf(changes=(three,))).assumptions)
 
 
 def test_a_window_brings_a_batcher_and_removing_batching_takes_it_away() -> None:

@@ -94,15 +94,22 @@ def test_what_cannot_keep_up_has_no_numbers_but_a_reason() -> None:
 
 def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None:
     far = replace(PROPOSALS["better"].forecast, measured_mean=0.11)
-    outside = replace(far, measured_mean=0.02)
+    outside, most = replace(far, measured_mean=0.08), replace(far, measured_mean=0.06)
 
-    reported, warned = (
-        as_text(forecast_document(replace(PROPOSALS["better"], forecast=one))) for one in (far, outside)
+    reported, warned, missed = (
+        as_text(forecast_document(replace(PROPOSALS["better"], forecast=one))) for one in (far, outside, most)
     )
     assert "mean 110 ms; modelled of the same window: mean 280 ms (+155 %): within its interval" in reported.replace(
         "\n", " "
     )
+    first_lines = " ".join(warned.splitlines()[1:3])
+    assert "280 ms, but 80 ms was measured. Treat this prediction as rough" in " ".join(first_lines.split())
     assert "trust the order of alternatives" in warned.replace("\n", " ")
+    assert "(116 ms to 126 ms)" in warned
+    assert "It lacks more than half of the measured time" in " ".join(missed.split())
+    assert "trust neither the numbers nor the order" in missed.replace("\n", " ")
+    assert "(116 ms to 126 ms)" not in missed
+    assert "90 %" not in missed
 
 
 def test_a_measured_percentile_stands_beside_the_modelled_one() -> None:

@@ -86,6 +86,13 @@ def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possi
     )
 
 
+def test_an_answer_of_a_model_that_lacks_most_of_the_measured_time_has_no_interval() -> None:
+    near, far = (as_text(tuned_document(replace(TUNED["certain"], measured_mean=mean))) for mean in (0.7, 0.8))
+
+    assert "(90 %)" in near
+    assert "(90 %)" not in far
+
+
 def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
     assert as_text(tuned_document(TUNED["as it is"])).startswith("chat meets p95 < 250ms as it is: modelled 200 ms\n")
     assert "meets p95 < 250ms at 2 times the arrivals:" in stated("at another load")

@@ -8,7 +8,7 @@ from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance
-from diagnostics.forecast.predict import SweepPoint
+from diagnostics.forecast.predict import SweepPoint, unlike
 from diagnostics.render.document import (
     BarRow,
     Bars,
@@ -103,12 +103,13 @@ def cannot_keep_up(one: Performance) -> str:
     return "" if one.mean is not None else "no request would be answered that could be timed"
 
 
-def rows(before: Performance, after: Performance) -> list[tuple[str, str, str, str]]:
-    """Return what requests experience: a name, now, then, and the relative change."""
+def rows(before: Performance, after: Performance, *, rough: bool = False) -> list[tuple[str, str, str, str]]:
+    """Return what requests experience: a name, now, then, and the relative change; without intervals where `rough`."""
     found = []
     for name in STATISTICS:
         now, then = getattr(before, name), getattr(after, name)
-        found.append((name, estimate(now), estimate(then), relative(now, then).strip(" ()")))
+        shown = (estimate(now, rough=rough), estimate(then, rough=rough))
+        found.append((name, *shown, relative(now, then).strip(" ()")))
     rate = Unit.PER_SECOND.show
     served, later = before.throughput, after.throughput
     found.append(("throughput", rate(served.value), rate(later.value), relative(served, later).strip(" ()")))
@@ -157,10 +158,12 @@ def stages(before: Performance, after: Performance) -> list[tuple[str, str, str,
     return found
 
 
-def estimate(one: Estimate | None) -> str:
-    """Return seconds with their interval: `121 ms (118 ms to 127 ms)`."""
+def estimate(one: Estimate | None, *, rough: bool = False) -> str:
+    """Return seconds with their interval, `121 ms (118 ms to 127 ms)`; without it where `rough`."""
     if one is None:
         return NO_KEEPING_UP
+    if rough:
+        return _show(one.value)
     ends = f"{_show(one.low)} or more" if one.high is None else f"{_show(one.low)} to {_show(one.high)}"
     return f"{_show(one.value)} ({ends})"
 
@@ -189,6 +192,8 @@ def against_measurement(baseline: Performance, measured: float | None, p95: floa
         return text
     if baseline.accounts_for(measured):
         return f"{text}: within its interval: near saturation, a window of this length gives only a rough mean"
+    if baseline.misses(measured):
+        return f"{text}: trust neither the numbers nor the order of alternatives"
     return f"{text}: trust the order of alternatives more than the numbers"
 
 
@@ -215,16 +220,32 @@ def _batch(size: float | None) -> str:
     return "—" if size is None else f"{size:.3g}"
 
 
+_NO_INTERVAL = "It lacks more than half of the measured time, so no interval is shown"
+
+
+def warning(baseline: Performance, measured: float | None) -> str:
+    """Return that the model does not reproduce what was measured; empty where it does, or nothing was measured."""
+    stated = unlike(measured, baseline)
+    return ". ".join((*stated, *([_NO_INTERVAL] if stated and baseline.misses(measured) else [])))
+
+
+def not_said(assumptions: Sequence[str], said: str) -> Sequence[str]:
+    """Return the assumptions that the first lines do not hold."""
+    return [one for one in assumptions if one not in said]
+
+
 def forecast_document(proposal: Proposal) -> Document:
     """Return what the change does."""
     found = proposal.forecast
+    warned = warning(found.baseline, found.measured_mean)
     return [
         Headline(text=headline(proposal), colour=_colour(proposal)),
+        Sentence(text=warned, under=2),
         Sentence(text=cannot_keep_up(found.predicted), under=2),
         Sentence(text=proposal.doubt, under=2),
-        *before_and_after(found.baseline, found.predicted),
+        *before_and_after(found.baseline, found.predicted, rough=found.misses),
         Sentence(text=against_measurement(found.baseline, found.measured_mean, found.measured_p95, proposal.window)),
-        *ending([one for one in found.assumptions if one != proposal.doubt], proposal.patches, proposal.window),
+        *ending(not_said(found.assumptions, f"{warned} {proposal.doubt}"), proposal.patches, proposal.window),
     ]
 
 
@@ -237,16 +258,20 @@ def _colour(proposal: Proposal) -> str:
     return "" if then.value == now.value else "yellow"
 
 
-def before_and_after(before: Performance, after: Performance) -> Iterator[Block]:
-    """Yield tables of what requests experience and of the stages, before a change and after it; both by the model."""
+def before_and_after(before: Performance, after: Performance, *, rough: bool) -> Iterator[Block]:
+    """Yield tables of what requests experience and of the stages, before a change and after it; both by the model.
+
+    Numbers have no intervals where the model is too `rough`.
+    """
+    part = "" if rough else " (90 %)"
     yield Table(
         columns=(
             TableColumn(width=12),
-            TableColumn(head="now, modelled (90 %)", width=30),
-            TableColumn(head="then, modelled (90 %)", width=30),
+            TableColumn(head=f"now, modelled{part}", width=30),
+            TableColumn(head=f"then, modelled{part}", width=30),
             TableColumn(head="change"),
         ),
-        rows=rows(before, after),
+        rows=rows(before, after, rough=rough),
     )
     yield Table(
         columns=(
@@ -299,9 +324,9 @@ def _last_is_no_knee(proposal: SweepProposal, at: int) -> bool:
     return sweep.model is not None and at == sweep.knee == len(sweep.points) - 1
 
 
-def _latency(one: Performance) -> tuple[str, str, str]:
+def _latency(one: Performance, *, rough: bool) -> tuple[str, str, str]:
     p95 = _show(one.p95.value) if one.p95 is not None else "—"
-    return estimate(one.mean), p95, Unit.PER_SECOND.show(one.throughput.value)
+    return estimate(one.mean, rough=rough), p95, Unit.PER_SECOND.show(one.throughput.value)
 
 
 def _of_stage(proposal: SweepProposal, point: SweepPoint) -> tuple[str, str]:
@@ -321,26 +346,37 @@ def _sweep_queue(stage: StagePerformance) -> str:
 
 def sweep_document(proposal: SweepProposal) -> Document:
     """Return what each value of what is varied does."""
+    warned = warning(proposal.baseline, proposal.measured_mean)
     return [
         Headline(text=sweep_headline(proposal)),
+        Sentence(text=warned, under=2),
         _sweep_table(proposal),
         _plot(proposal),
         Sentence(
             text=against_measurement(proposal.baseline, proposal.measured_mean, proposal.measured_p95, proposal.window)
         ),
-        *ending(proposal.assumptions, proposal.patches, proposal.window),
+        *ending(not_said(proposal.assumptions, warned), proposal.patches, proposal.window),
     ]
 
 
 def _sweep_table(proposal: SweepProposal) -> Table:
     sweep = proposal.sweep
     stage = (("queue", 9), ("busy", 6)) if sweep.model else (("busiest", 11), ("busy", 6))
-    latency = (("mean (90 %)", 29), ("p95", 9 if sweep.model else 8), ("answered", 10 if sweep.model else 9))
+    latency = (
+        ("mean" if proposal.misses else "mean (90 %)", 29),
+        ("p95", 9 if sweep.model else 8),
+        ("answered", 10 if sweep.model else 9),
+    )
     heads = (("value", 8), *latency, *stage, ("", 0))
     return Table(
         columns=[TableColumn(head=head, width=width) for head, width in heads],
         rows=[
-            (point.value, *_latency(point.performance), *_of_stage(proposal, point), sweep_remark(proposal, at))
+            (
+                point.value,
+                *_latency(point.performance, rough=proposal.misses),
+                *_of_stage(proposal, point),
+                sweep_remark(proposal, at),
+            )
             for at, point in enumerate(sweep.points)
         ],
         marked=sweep.knee,

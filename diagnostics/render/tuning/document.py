@@ -217,17 +217,19 @@ def tuned_document(found: TunedProposal) -> Document:
     """Return the smallest change that meets the objective."""
     colour = "red" if found.tuning.best is None else "green" if found.certain else "yellow"
     now, target, shown = found.tuning.baseline, found.tuning.target, found.shown
+    warned = words.warning(found.account or now, found.measured_mean)
     return [
         Headline(text=headline(found), colour=colour),
-        Sentence(text=certainty(found), under=2),
+        Sentence(text=certainty(found) or (found.doubt if found.moves else ""), under=2),
+        Sentence(text=warned, under=2),
         Points(items=list(reasons(found))),
         Sentence(text=cause(found), under=2),
-        *(words.before_and_after(now, shown.performance) if shown else ()),
+        *(words.before_and_after(now, shown.performance, rough=found.misses) if shown else ()),
         _settings(("would do as well", "mean", target.statistic, "instances", "GPU"), candidates(found)),
         Sentence(text=searched(found)),
         Sentence(text=_against_measurement(found, now), under=0),
         *([Points(title=_packing_title(found.packing), items=list(packing(found.packing)))] if found.packing else ()),
-        *words.ending([one for one in found.assumptions if one != found.doubt], found.patches, found.window),
+        *words.ending(words.not_said(found.assumptions, f"{warned} {found.doubt}"), found.patches, found.window),
     ]
 
 

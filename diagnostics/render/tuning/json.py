@@ -73,7 +73,7 @@ def _head(kind: str, found: TunedProposal | CarriedProposal, target: LatencyTarg
         "entry": entry_json(found.on),
         "load": {"rate_factor": found.load.rate_factor, "clients": found.load.clients},
         "objective": {"text": target.text, "statistic": target.statistic, "seconds": target.seconds},
-        "measured": {"mean_seconds": found.measured_mean},
+        "measured": {"mean_seconds": found.measured_mean if found.load.same else None},
     }
 
 
