@@ -147,9 +147,9 @@ def test_where_a_full_gpu_held_up_requests_no_verb_proposes_instances_or_shows_a
     explained = end_to_end(cause)
     assert "8.93 s was measured. Treat this prediction as rough" in explained
     assert "8.93 s → 159 ms," in explained
-    told = as_text(forecast_document(forecast))
-    assert "the device under safety is full (2.4 % left)" in " ".join(told.split())
-    assert "19.4/s arrive; 23.3/s were answered" in " ".join(told.split())
-    assert "90 %" not in told
+    shown = as_text(forecast_document(forecast))
+    assert "the device under safety is full (2.4 % left)" in " ".join(shown.split())
+    assert "19.4/s arrive; 23.3/s were answered" in " ".join(shown.split())
+    assert "90 %" not in shown
     assert answer.tuning.nearest is None
     assert "nearest" not in as_text(tuned_document(answer))

@@ -229,9 +229,9 @@ def warning(baseline: Performance, measured: float | None) -> str:
     return ". ".join((*stated, *([_NO_INTERVAL] if stated and baseline.misses(measured) else [])))
 
 
-def not_said(assumptions: Sequence[str], said: str) -> Sequence[str]:
+def further(assumptions: Sequence[str], shown: str) -> Sequence[str]:
     """Return the assumptions that the first lines do not hold."""
-    return [one for one in assumptions if one not in said]
+    return [one for one in assumptions if one not in shown]
 
 
 def forecast_document(proposal: Proposal) -> Document:
@@ -245,7 +245,7 @@ def forecast_document(proposal: Proposal) -> Document:
         Sentence(text=proposal.doubt, under=2),
         *before_and_after(found.baseline, found.predicted, rough=found.misses),
         Sentence(text=against_measurement(found.baseline, found.measured_mean, found.measured_p95, proposal.window)),
-        *ending(not_said(found.assumptions, f"{warned} {proposal.doubt}"), proposal.patches, proposal.window),
+        *ending(further(found.assumptions, f"{warned} {proposal.doubt}"), proposal.patches, proposal.window),
     ]
 
 
@@ -355,7 +355,7 @@ def sweep_document(proposal: SweepProposal) -> Document:
         Sentence(
             text=against_measurement(proposal.baseline, proposal.measured_mean, proposal.measured_p95, proposal.window)
         ),
-        *ending(not_said(proposal.assumptions, warned), proposal.patches, proposal.window),
+        *ending(further(proposal.assumptions, warned), proposal.patches, proposal.window),
     ]
 
 

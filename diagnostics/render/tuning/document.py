@@ -229,7 +229,7 @@ def tuned_document(found: TunedProposal) -> Document:
         Sentence(text=searched(found)),
         Sentence(text=_against_measurement(found, now), under=0),
         *([Points(title=_packing_title(found.packing), items=list(packing(found.packing)))] if found.packing else ()),
-        *words.ending(words.not_said(found.assumptions, f"{warned} {found.doubt}"), found.patches, found.window),
+        *words.ending(words.further(found.assumptions, f"{warned} {found.doubt}"), found.patches, found.window),
     ]
 
 
