@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import BigInteger, ColumnElement, Double, Select, func, literal, select
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
@@ -175,7 +175,9 @@ class HistoryReader:
         query = (
             select(at, mean, lowest, highest, count)
             .join(series, about.id == signals.c.series)
-            .where(*mine, signals.c.at >= int(start) // 60 * 60, signals.c.at <= end)
+            # As the column's own type a second after 2038 is out of range, and no answer at all.
+            .where(*mine, signals.c.at >= literal(int(start) // 60 * 60, BigInteger))
+            .where(signals.c.at <= literal(end, Double))
             .group_by(at)
             .order_by(at)
         )

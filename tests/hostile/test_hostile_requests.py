@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 from tests.service.http.door import door
 from tests.service.http.test_agents import call
+from tests.store.lived import opened
+from tests.store.postgres import PASSWORD, postgres
 
 NAMED = (
     "/api/v1/incidents/{}",
@@ -35,3 +40,16 @@ def test_a_nul_in_a_name_is_a_mistake_of_whoever_asks():
         failed, text = call(opened.url, "explain", deployment="a\0b")
     assert failed
     assert "NUL" in text
+
+
+@pytest.mark.live
+def test_a_time_that_no_row_is_of_has_no_rows(tmp_path: Path):
+    """Seconds after 2038 are no number of 32 bits, as the column of PostgreSQL is: they looked like a failure of it."""
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    with postgres() as server:
+        history = opened(tmp_path, database=server.url, database_password_file=secret)
+        with door(history=history) as made:
+            about = "deployment=chat&server=s&model=m&signal=request_rate"
+            for span in ("start=253402300799&end=253402300799", "start=0&end=253402300799", "start=0.5&end=0.5"):
+                assert made.json(f"/api/v1/signals?{about}&{span}") == []
