@@ -362,9 +362,9 @@ def _endless(requested: Intervention, before: Performance, found: Performance, b
 
 def _either(now: float, mean: Estimate) -> Unpredicted:
     show = Unit.SECONDS.show
-    high = "unbounded" if mean.high is None else show(mean.high)
+    then = f"{show(mean.low)} or more" if mean.high is None else f"from {show(mean.low)} to {show(mean.high)}"
     return Unpredicted(
-        because=f"requests may take less long or longer, from {show(mean.low)} to {high} instead of {show(now)}",
+        because=f"requests may take less long or longer, {then} instead of {show(now)}",
         overrules=True,
     )
 

@@ -66,8 +66,27 @@ def first_line(explanation: Explanation) -> str:
     first = next(iter(explanation.actionable), None)
     if first is None:
         return verdict
-    parts = (verdict, felt(explanation, first.subject, first.impact), f"{first.check} of {subject_name(first)}")
+    parts = (verdict, felt_from(explanation, first), f"{first.check} of {subject_name(first)}")
     return ": ".join(part for part in parts if part)
+
+
+def answer(explanation: Explanation) -> str:
+    """Return what follows the verdict on the first line: what users feel and the root cause, else why there is none."""
+    if explanation.actionable:
+        return first_line(explanation).removeprefix(f"{explanation.verdict.value}: ")
+    return headline(explanation)
+
+
+def felt_from(explanation: Explanation, finding: Finding) -> str:
+    """Return `felt` of a finding's entry point; without an objective, also the part of its mean that can be avoided.
+
+    Without either, a latency alone does not show whether it is long.
+    """
+    words = felt(explanation, finding.subject, finding.impact)
+    now, after = mean_now(finding), mean_after(finding)
+    if not words or explanation.objective is not None or after is None or now - after < least_worthwhile(now):
+        return words
+    return f"{words}, {Unit.RATIO.show(1 - after / now)} of the mean avoidable"
 
 
 def felt(explanation: Explanation, subject: Subject | None = None, impact: Impact = NO_IMPACT) -> str:
@@ -322,14 +341,21 @@ def impact(finding: Finding) -> str:
 def predicted(prediction: Prediction) -> str:
     """Return a prediction as one sentence with its interval, or with what would make it unlimited."""
     show = Unit.SECONDS.show
-    high = "unbounded" if prediction.high_seconds is None else show(prediction.high_seconds)
-    interval = f"{show(prediction.low_seconds)} to {high}"
+    interval = between(prediction.low_seconds, prediction.high_seconds)
     assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
     what = f"{prediction.phase.value}{f' of {prediction.model}' if prediction.model else ''}"
     return (
         f"predicted {what}: {show(prediction.now_seconds)} → "
         f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes}){_unless(prediction)}"
     )
+
+
+def between(low: float, high: float | None) -> str:
+    """Return an interval of predicted seconds; `high` is None where the load may be more than can be served."""
+    show = Unit.SECONDS.show
+    if high is None:
+        return f"{show(low)} or more: it may still not keep up with the load"
+    return f"{show(low)} to {show(high)}"
 
 
 def _unless(prediction: Prediction | None) -> str:
@@ -371,8 +397,7 @@ def end_to_end(finding: Finding) -> str:
 
 def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
-    high = "unbounded" if mean.high is None else show(mean.high)
-    interval = "" if effect.misses else f" ({show(mean.low)} to {high})"
+    interval = "" if effect.misses else f" ({between(mean.low, mean.high)})"
     stated = f"measured mean {show(effect.now_mean)} → {show(mean.value)}{interval}"
     if effect.p95 is not None and effect.now_p95 is not None:
         stated += f", measured p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
@@ -385,13 +410,22 @@ def speaks(line: LedgerLine) -> str:
     return {True: "for", False: "against", None: "unknown"}[line.met]
 
 
+def _is_setting(line: LedgerLine) -> bool:
+    """Return whether a line asks for yes or no: `Ledger.is_set` of what is counted as 0 or 1."""
+    return line.limit == 0 and line.sign in (">", "<=") and line.reading.unit is Unit.COUNT
+
+
 def value(line: LedgerLine) -> str:
-    """Return an evidence line's value, `unknown` when it is absent."""
+    """Return an evidence line's value, `yes` or `no` of a setting, `unknown` when it is absent."""
+    if _is_setting(line) and line.reading.value in (0, 1):
+        return "yes" if line.reading.value else "no"
     return "unknown" if line.reading.missing is not None else line.reading.unit.show(line.reading.value)
 
 
 def limit(line: LedgerLine) -> str:
-    """Return what the value was compared with."""
+    """Return what the value was compared with; `yes` or `no` of a setting."""
+    if _is_setting(line) and line.reading.value in (0, 1):
+        return "yes" if line.sign == ">" else "no"
     return f"{line.sign} {line.reading.unit.show(line.limit)}"
 
 

@@ -27,6 +27,9 @@ from diagnostics.units import Unit
 _COLOURS = {Severity.CRITICAL: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 # More entries than this push the answer off the screen; JSON and HTML hold them all.
 _ENTRIES_SHOWN = 3
+_EVIDENCE = "evidence (+ for, - against)"
+# Columns of a signal's name, so that its values fit beside it; a longer one has a line of its own.
+_MOST_OF_A_NAME = 44
 _MARKS = {True: "+", False: "-", None: "?"}
 
 
@@ -53,13 +56,12 @@ def _answer(explanation: Explanation) -> Iterator[Block]:
     yield Sentence(text=explanation.stale, under=0, colour="yellow")
     if explanation.actionable:
         first = explanation.actionable[0]
-        answer = phrases.first_line(explanation).removeprefix(f"{verdict.value}: ")
-        yield Headline(verdict=verdict.value, text=answer, colour=_COLOURS[first.severity])
+        yield Headline(verdict=verdict.value, text=phrases.answer(explanation), colour=_COLOURS[first.severity])
         yield Sentence(text=first.summary, under=2)
         yield Sentence(text=phrases.rough(explanation), under=2)
     else:
         colour = "green" if verdict is Verdict.HEALTHY else "yellow"
-        yield Headline(verdict=verdict.value, text=phrases.headline(explanation), colour=colour)
+        yield Headline(verdict=verdict.value, text=phrases.answer(explanation), colour=colour)
     command = phrases.next_command(explanation)
     yield _lines(phrases.next_step(explanation).removesuffix(command))
     yield Code(text=command, language="sh", under=4)
@@ -138,12 +140,14 @@ def _head(explanation: Explanation, finding: Finding) -> Iterator[Block]:
 
 
 def _evidence(finding: Finding) -> Table:
+    """Return the evidence; a signal's name is never cut, since it is what one looks up."""
+    longest = max((len(line.signal) for line in finding.evidence), default=0)
     return Table(
         columns=(
-            TableColumn(head="evidence (+ for, - against)", width=29),
+            TableColumn(head=_EVIDENCE, width=max(len(_EVIDENCE), min(longest + 2, _MOST_OF_A_NAME)) + 2, wraps=True),
             TableColumn(head="value", width=9, right=True),
             TableColumn(head="limit", width=11),
-            TableColumn(head="source"),
+            TableColumn(head="source", wraps=True),
         ),
         rows=[
             (f"{_MARKS[line.met]} {line.signal}", phrases.value(line), phrases.limit(line), phrases.source(line))

@@ -125,11 +125,7 @@ def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
         if of_deployment(report.slo, standing.name)
     ]
     first = next(iter(standing.explanation.actionable), None)
-    words = phrases.felt(
-        standing.explanation,
-        first.subject if first else None,
-        first.impact if first else phrases.NO_IMPACT,
-    )
+    words = phrases.felt_from(standing.explanation, first) if first else phrases.felt(standing.explanation)
     return ", ".join(part for part in (words, *budgets) if part)
 
 
