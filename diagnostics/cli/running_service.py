@@ -40,6 +40,7 @@ class TargetAnswer(TypedDict):
 
 class _Target(TargetAnswer):
     server: str
+    url: NotRequired[str]
     up: bool
     error: str
     found_by: NotRequired[str]
@@ -54,9 +55,10 @@ class _Subject(TypedDict):
 
 class _Finding(TypedDict):
     id: str
-    title: str
+    check: str
     severity: str
     summary: str
+    step: NotRequired[str | None]
     subject: _Subject
     onset: Time | None
     caused_by: str | None
@@ -66,7 +68,15 @@ class _Deployment(TypedDict):
     name: str
     verdict: str
     reason: str
+    answer: NotRequired[str]
+    age: NotRequired[float]
+    late: NotRequired[bool]
     findings: list[_Finding]
+
+
+class _Fault(TypedDict):
+    what: str
+    reason: str
 
 
 class _Incident(TypedDict):
@@ -86,6 +96,7 @@ class ServiceStateAnswer(TypedDict):
     targets: list[_Target]
     deployments: list[_Deployment]
     incidents: list[_Incident]
+    faults: NotRequired[list[_Fault]]
 
 
 class _FleetEntry(TypedDict):

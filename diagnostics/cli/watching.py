@@ -136,7 +136,13 @@ class WatchedServers:
         return {
             "now": time.time(),
             "targets": targets,
-            "deployments": [{**_deployment(self._name, explanation), "no_data_since": since}],
+            "deployments": [
+                {
+                    **_deployment(self._name, explanation),
+                    "no_data_since": since,
+                    "age": max(time.time() - explanation.window.end, 0.0),
+                }
+            ],
             "incidents": [asdict(incident) for incident in self._book.open],
         }
 
@@ -146,6 +152,7 @@ def _deployment(name: str, explanation: Explanation) -> Json:
         "name": name,
         "servers": list(explanation.window.sources),
         "verdict": explanation.verdict.value,
+        "answer": phrases.answer(explanation),
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
         "changes": phrases.changes(explanation),
@@ -160,4 +167,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share_of_latency": impact.share_of_latency,
         "share_of_requests_failed": impact.share_of_requests_failed,
         "caused_by": finding.caused_by,
+        "step": phrases.remedy(finding.suggestion) if finding.suggestion else None,
     }

@@ -139,19 +139,36 @@ class _SpentError(Exception):
 
 @dataclass(slots=True)
 class CpuBudget:
-    """The processor time that forecasts may take, from the first question on; `used` is what answers took of it."""
+    """The time that forecasts may take, from the first question on.
+
+    Attributes:
+        seconds: of processor time.
+        wall_seconds: of a steady clock: on a machine that is overloaded these pass long before the others.
+        clock, steady: the two clocks, in seconds; the steady one stands still unless it is given.
+        used: seconds of processor time that answers took.
+
+    """
 
     seconds: float = VALIDATION_SECONDS
+    wall_seconds: float = inf
     clock: Callable[[], float] = thread_time
+    steady: Callable[[], float] = lambda: 0.0
     used: float = 0.0
     _end: float = inf
+    _until: float = inf
 
     @property
     def spent(self) -> bool:
-        """Whether it is over; the first question begins it."""
-        now = self.clock()
-        self._end = min(self._end, now + self.seconds)
-        return now >= self._end
+        """Whether either is over; the first question begins both, so that one at least is answered."""
+        now, steady = self.clock(), self.steady()
+        self._end, self._until = min(self._end, now + self.seconds), min(self._until, steady + self.wall_seconds)
+        return now >= self._end or steady >= self._until
+
+    @property
+    def limit(self) -> str:
+        """What was reached, in words."""
+        show = Unit.SECONDS.show
+        return f"{show(self.wall_seconds)}" if self.steady() >= self._until else f"{show(self.seconds)} of CPU time"
 
 
 def validated(
@@ -249,8 +266,8 @@ class _Validator:
         try:
             return self._kept(f"effect {simulate}", finding, make)
         except _SpentError:
-            seconds = Unit.SECONDS.show(self._budget.seconds)
-            return Unpredicted(because=f"not proven: forecasts took {seconds} by then; ask diag whatif for it")
+            limit = self._budget.limit
+            return Unpredicted(because=f"forecasts for one verdict stop after {limit}; diag whatif predicts it")
 
     def _answer(self, what: str, finding: Finding, ask: Callable[[Intervention], T | None]) -> T | None:
         def make() -> T | None:

@@ -100,6 +100,19 @@ RUNBOOKS: Mapping[str, Runbook] = {
         mitigation=("If the server itself is down, handle its own alerts first. This one ends with them.",),
     ),
     "targets-absent": Runbook(
+    "evaluation-late": Runbook(
+        meaning="The diagnosis service reads this deployment, but makes no verdict in time. Its processors are "
+        "overloaded, or evaluation fails.",
+        impact="Incidents neither open nor end. Page, API and `diag watch` show the last verdict, with its age.",
+        diagnosis=(
+            "Read the service's log: `diag.evaluation.late` says how long data waits, and errors name the deployment.",
+            "Check the load of the service's machine: `uptime`, and `diag_evaluation_seconds` for what verdicts cost.",
+        ),
+        mitigation=(
+            "Give the service a processor of its own, or raise `collect.interval`.",
+            "Split a large fleet among several services: `fleet.workers`.",
+        ),
+    ),
         meaning="Prometheus has no sample of the diagnosis service. It is down, not scraped, or watches no server.",
         impact="Until then, no alert on a cause can fire.",
         diagnosis=("Check that the service runs, and that its job is among Prometheus's targets.",),

@@ -16,7 +16,9 @@ CHECK_UNKNOWN = "diag_check_unknown"
 # Reasons that pass by themselves: an idle model, a short window, a restart.
 _PASSING = (Missing.IDLE, Missing.TOO_FEW_EVENTS, Missing.RESET)
 
+EVALUATION_LATE = "diag_evaluation_late"
 _SERVER = {"server": "triton-0:8002"}
+_DEPLOYMENT = {"deployment": "chat"}
 _UNDECIDED = {"check": "gpu-saturated", "reason": Missing.NOT_EXPORTED.value}
 _PASSES = {"check": "gpu-saturated", "reason": Missing.IDLE.value}
 
@@ -58,6 +60,24 @@ META_ALERTS = (
         ),
     ),
     Alert(
+    Alert(
+        id="evaluation-late",
+        group=META_GROUP,
+        expr=f"{EVALUATION_LATE} == 1",
+        hold_minutes=2,
+        severity="warning",
+        summary=f"{label('deployment')} is read, but its verdict is late",
+        description="New data waits for a verdict for longer than 3 intervals, and than 30 s. Until one is made, "
+        "incidents neither open nor end, and what the service shows is of before.",
+        situations=plain_situations(
+            _DEPLOYMENT,
+            series(EVALUATION_LATE, _DEPLOYMENT),
+            hold=2,
+            bad="1",
+            good="0",
+            silent={series(EVALUATION_LATE, _DEPLOYMENT): "0"},
+        ),
+    ),
         id="targets-absent",
         group=META_GROUP,
         expr=f"absent({TARGET_UP})",

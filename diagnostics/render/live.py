@@ -22,14 +22,19 @@ def gist(state: Json) -> object:
     """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
     return (
         tuple(
-            (one["name"], one["verdict"], one.get("no_data_since"), *one.get("changes", ()), _findings(one))
+            (one["name"], one["verdict"], one.get("no_data_since"), _late(one), *one.get("changes", ()), _findings(one))
             for one in state["deployments"]
         ),
+        tuple(one["what"] for one in state.get("faults", ())),
         tuple((one["server"], one["up"], bool(one["error"])) for one in state["targets"]),
         tuple(one["id"] for one in state["incidents"]),
         tuple(one["id"] for one in state.get("acknowledged", ())),
         state.get("error", ""),
     )
+
+
+def _late(deployment: Json) -> bool:
+    return bool(deployment.get("late"))
 
 
 def _findings(deployment: Json) -> tuple[object, ...]:
@@ -42,6 +47,8 @@ def frame(state: Json, columns: int, style: Style | None = None) -> list[str]:
     lines = [fitted(_head(state), columns)]
     if state.get("error"):
         lines.append(paint(fitted(f"not current: {state['error']}", columns), "yellow"))
+    failing = (f"the service: {fault['what']} fails: {fault['reason']}" for fault in state.get("faults", ()))
+    lines += [paint(fitted(line, columns), "yellow") for line in failing]
     for deployment in state["deployments"]:
         lines += ["", *_deployment(deployment, state, columns, paint)]
     waiting = [one for one in state["targets"] if one["deployment"] not in _names(state)]
@@ -74,7 +81,9 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     reason = f": {deployment['reason']}" if deployment["reason"] else ""
     silent = deployment.get("no_data_since")
     if silent is None:
-        yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
+        answer = f": {deployment['answer']}" if deployment.get("answer") else reason
+        colour = "yellow" if _late(deployment) else _VERDICTS.get(verdict, "yellow")
+        yield paint(fitted(f"{deployment['name']}  {verdict}{_age(deployment)}{answer}", columns), colour)
     else:
         since = f"no data since {time_text(silent)}, for {_ago(state['now'] - silent)}; before: {verdict}"
         yield paint(fitted(f"{deployment['name']}  {since}{reason}", columns), "yellow")
@@ -88,12 +97,20 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     open_ones = {one["fingerprint"]: one for one in state["incidents"] if one["deployment"] == deployment["name"]}
     for finding in deployment["findings"]:
         incident = open_ones.pop(finding["id"], None)
-        yield from _finding(finding, incident, state["now"], columns, paint)
+        yield from _finding(finding, incident, state, columns, paint)
         if incident and (known := _acknowledged(state, incident["id"])):
             yield fitted(f"      acknowledged by {known['who']}: {known['text']}", columns)
     for incident in open_ones.values():
         since = _ago(state["now"] - incident["seen"])
         yield fitted(f"  {incident['check']}: not seen for {since}; not over yet", columns)
+
+
+def _age(deployment: Json) -> str:
+    """Return how old a verdict's data is, in parentheses; empty from services that do not state it."""
+    if "age" not in deployment:
+        return ""
+    ago = f"{_ago(deployment['age'])} ago"
+    return f" ({ago}: evaluation is late)" if _late(deployment) else f" ({ago})"
 
 
 def _found_by(deployment: str, state: Json) -> Counter[str]:
@@ -102,13 +119,15 @@ def _found_by(deployment: str, state: Json) -> Counter[str]:
     return Counter(source for one in targets if (source := one.get("found_by")))
 
 
-def _finding(finding: Json, incident: Json | None, now: float, columns: int, paint: Style) -> Iterator[str]:
+def _finding(finding: Json, incident: Json | None, state: Json, columns: int, paint: Style) -> Iterator[str]:
     onset = incident["onset"] if incident else finding["onset"]
-    since = f", for {_ago(now - onset)}" if onset else ""
+    since = f", for {_ago(state['now'] - onset)}" if onset else ""
     mark = "↳ " if finding["caused_by"] else ""
-    head = f"  {mark}{finding['severity']}  {finding['title']}  ({_subject(finding['subject'])}{since})"
+    head = f"  {mark}{finding['severity']}  {finding['check']} of {_subject(finding['subject'], state)}{since}"
     yield paint(fitted(head, columns), _SEVERITIES.get(finding["severity"], "cyan"))
     yield fitted(f"      {finding['summary']}", columns)
+    if finding.get("step"):
+        yield fitted(f"      {finding['step']}", columns)
     if finding.get("doubt"):
         yield fitted(f"      {finding['doubt']}", columns)
 
@@ -118,9 +137,13 @@ def _acknowledged(state: Json, incident: str) -> Json | None:
     return next((one for one in state.get("acknowledged", ()) if one["incident"] == incident), None)
 
 
-def _subject(subject: Json) -> str:
+def _subject(subject: Json, state: Json) -> str:
+    """Return the model and its server: its name, which is that of its metrics page, and the URL of the settings."""
     parts = [subject[part] for part in ("model", "gpu", "ensemble") if subject.get(part)]
-    return f"{parts[0] if parts else 'server'} on {subject['server']}"
+    name = subject["server"]
+    url = next((one.get("url") for one in state["targets"] if one["server"] == name), None)
+    beside = f" ({url})" if url and name not in url else ""
+    return f"{parts[0] if parts else 'server'} on {name}{beside}"
 
 
 def _ago(seconds: float) -> str:

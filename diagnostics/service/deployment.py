@@ -15,6 +15,8 @@ from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.validation import CpuBudget, ForecastCache
 from diagnostics.evidence.evidence import WindowEvidence, WindowLru
+from diagnostics.service.jobs import answered
+from diagnostics.service.own.lags import late_after
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
@@ -27,6 +29,11 @@ MOST_BYTES = 64 * 2**20
 """Of bodies that wait: a server whose pages are read faster than they can be parsed must not fill the memory."""
 # Processor time that one deployment may take in what arrived, before others are judged.
 _SECONDS_AT_ONCE = 1.0
+# Of the time after which a verdict is late, the part that its forecasts may begin in: as much is left for the last of
+# them, and for all else that makes a verdict.
+_FORECASTING = 0.5
+# Of counters, which a window has to hold for a verdict on failed reads: between two reads is one interval.
+_FEWEST_INTERVALS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +142,8 @@ class Deployment:
 
     def evaluate(self, *, simulate: bool = True) -> Evaluation:
         """Return the verdict on what was taken in; `simulate` its suggestions, as `diag explain` does."""
-        begun, budget = time.thread_time(), CpuBudget()
+        # What is not forecast by then is at the next verdict, which knows what was.
+        begun, budget = time.thread_time(), _budget(self.interval)
         explanation = self._explained(
             self._blind_spots(), Validation(simulate=simulate, budget=budget, forecasts=self._forecasts)
         )
@@ -184,6 +192,10 @@ class Deployment:
         shift = time.monotonic() - time.time()
         for scrape in sorted(scrapes, key=lambda one: one.at):
             self._window.add(moved(scrape, shift))
+
+
+def _budget(interval: float) -> CpuBudget:
+    return CpuBudget(wall_seconds=late_after(interval) * _FORECASTING, steady=time.monotonic)
 
 
 def _size(arrival: Arrival) -> int:

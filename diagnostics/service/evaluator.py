@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from diagnostics.service.deployment import Deployment
+from diagnostics.service.log_lines import LoggedEvent, log_event
+from diagnostics.service.own.lags import late_after
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, EvaluationConsumer, StateBoard
 from diagnostics.signals.signal import Scope
+from diagnostics.units import span
 
 log = logging.getLogger(__name__)
 # A clock that is slewed gains less from one verdict to the next.
@@ -70,12 +73,51 @@ class SimulationCredit:
         self._left -= seconds
 
 
+class LateEvaluations:
+    """Reports deployments whose verdicts are late: a fault each while it lasts, a line of the log. For any thread.
+
+    Whoever brings new data looks: the thread that makes verdicts may be busy with the late one.
+    """
+
+    def __init__(self, metrics: OwnMetrics) -> None:
+        self._metrics, self._lock = metrics, threading.Lock()
+        self._late: set[str] = set()
+
+    def look(self, deployment: Deployment) -> None:
+        """Report a deployment whose data waits for longer than `late_after` its interval."""
+        name, limit = deployment.name, late_after(deployment.interval)
+        waited = self._metrics.lags.waited(name)
+        if waited <= limit:
+            return
+        way = f"evaluation is late: new data has waited {span(waited)} for a verdict, limit {span(limit)}"
+        self._metrics.faults.failed(_evaluating(name), way)
+        with self._lock:
+            known = name in self._late
+            self._late.add(name)
+        if not known:
+            log_event(log, LoggedEvent.EVALUATION_LATE, way, deployment=name, waited_seconds=round(waited, 3))
+
+    def over(self, name: str, waited: float) -> None:
+        """Report that a verdict on a deployment was made, or is wanted no longer, after so many seconds."""
+        with self._lock:
+            known = name in self._late
+            self._late.discard(name)
+        self._metrics.faults.works(_evaluating(name))
+        if known:
+            way = f"evaluation is no longer late: the verdict took {span(waited)}"
+            log_event(log, LoggedEvent.EVALUATION_RECOVERED, way, deployment=name, waited_seconds=round(waited, 3))
+
+
+def _evaluating(deployment: str) -> str:
+    return f"evaluating {deployment}"
+
+
 class Evaluator:
     """One thread that is told which deployments have news. News that come while one waits are judged together."""
 
     def __init__(self, board: StateBoard, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
-        self._clock = ClockWatch(metrics)
+        self._clock, self._late = ClockWatch(metrics), LateEvaluations(metrics)
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._shown: dict[str, set[str]] = {}
@@ -93,7 +135,11 @@ class Evaluator:
         with self._changed:
             self._waiting[deployment] = None
             self._metrics.queue_length.labels("evaluation").set(len(self._waiting))
+            self._metrics.lags.arrived(deployment.name)
             self._changed.notify()
+        if not deployment.ended:
+            self._metrics.watch_lag(deployment.name, deployment.interval)
+            self._late.look(deployment)
 
     def stop(self) -> None:
         """Judge what waits, for some seconds, then end."""
@@ -104,10 +150,12 @@ class Evaluator:
 
     def _run(self) -> None:
         while (deployment := self._next()) is not None:
+            self._metrics.lags.begin(deployment.name)
             try:
                 self._judge(deployment)
             except Exception:
                 # One deployment's absurd bodies must not end the verdicts on all others.
+                self._metrics.lags.fail(deployment.name)
                 self._metrics.errors.labels("evaluate").inc()
                 log.exception("judging %s", deployment.name)
 
@@ -139,6 +187,7 @@ class Evaluator:
             self._tell(deployment.last())
             return
         if not deployment.take_in():
+            self._settle(deployment)
             return
         with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:
             evaluation = deployment.evaluate(simulate=self._credit.left(time.monotonic()))
@@ -146,17 +195,26 @@ class Evaluator:
             span.note("diag.findings", len(evaluation.explanation.findings))
             span.note("diag.lag_seconds", evaluation.lag)
         self._metrics.evaluation_seconds.observe(evaluation.took)
-        self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
         self._metrics.entries_refused.labels(deployment.name).set(_refused(evaluation))
         self._show_bytes(deployment.name, deployment.bytes_held())
         self._board.publish_evaluation(evaluation, deployment.book.open)
+        self._settle(deployment, evaluation.lag)
         self._tell(evaluation)
+
+    def _settle(self, deployment: Deployment, lag: float = 0.0) -> None:
+        """Note that what came was judged, `lag` seconds after the newest scrape of it."""
+        waited = self._metrics.lags.waited(deployment.name)
+        self._metrics.lags.end(deployment.name, lag)
+        self._late.over(deployment.name, waited)
 
     def _forget(self, deployment: Deployment) -> None:
         self._board.forget((), (deployment.name,))
+        self._metrics.lags.forget(deployment.name)
+        self._late.over(deployment.name, 0.0)
         self._show_bytes(deployment.name, {})
-        for shown in (self._metrics.incidents, self._metrics.evaluation_lag, self._metrics.entries_refused):
+        own = self._metrics
+        for shown in (own.incidents, own.evaluation_lag, own.evaluation_late, own.entries_refused):
             with suppress(KeyError):  # it was never judged
                 shown.remove(deployment.name)
 

@@ -39,13 +39,20 @@ class LoggedEvent(StrEnum):
     NOTIFICATION_DROPPED = "diag.notification.dropped"
     RECEIVER_FAILED = "diag.receiver.failed"
     RECEIVER_RECOVERED = "diag.receiver.recovered"
+    EVALUATION_LATE = "diag.evaluation.late"
+    EVALUATION_RECOVERED = "diag.evaluation.recovered"
     WRITTEN = "diag.written"
     OBSERVED = "diag.observed"
 
     @property
     def level(self) -> int:
         """WARNING for what an operator may have to repair, INFO for the others."""
-        repaired = (LoggedEvent.SERVER_LOST, LoggedEvent.NOTIFICATION_DROPPED, LoggedEvent.RECEIVER_FAILED)
+        repaired = (
+            LoggedEvent.SERVER_LOST,
+            LoggedEvent.NOTIFICATION_DROPPED,
+            LoggedEvent.RECEIVER_FAILED,
+            LoggedEvent.EVALUATION_LATE,
+        )
         return logging.WARNING if self in repaired else logging.INFO
 
 

@@ -9,7 +9,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.render import phrases
-from diagnostics.service.state import OLD_AFTER, Evaluation, LiveState, TargetState
+from diagnostics.service.state import Evaluation, LiveState, TargetState
 
 _TONES = {
     Verdict.HEALTHY: "healthy",
@@ -36,7 +36,7 @@ class Standing:
         evaluation: the newest; None before the first.
         targets: its servers.
         incidents: its open ones, the worst first.
-        old: whether the verdict is of a time before the last rounds.
+        late: whether newer data has waited too long for a verdict.
 
     """
 
@@ -47,7 +47,7 @@ class Standing:
     evaluation: Evaluation | None
     targets: tuple[TargetState, ...]
     incidents: tuple[Incident, ...]
-    old: bool = False
+    late: bool = False
 
     @property
     def explanation(self) -> Explanation | None:
@@ -96,7 +96,7 @@ def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> St
         evaluation=evaluation,
         targets=tuple(targets),
         incidents=tuple(one for one in state.incidents if one.deployment == name),
-        old=_is_old(targets, evaluation),
+        late=state.is_late(name),
     )
 
 
@@ -130,13 +130,6 @@ def _unreachable(down: Sequence[TargetState]) -> str:
 def reason(target: TargetState) -> str:
     """Return why a target cannot be read, without the name that it is told beside."""
     return target.error.removeprefix(f"{target.url}: ").removeprefix(f"{target.server}: ")
-
-
-def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bool:
-    rounds = [one.last_round for one in targets if one.last_round is not None]
-    if evaluation is None or not rounds:
-        return False
-    return max(rounds) - evaluation.at > OLD_AFTER * max(one.interval for one in targets)
 
 
 def _rank(standing: Standing) -> tuple[int, float, int, str]:

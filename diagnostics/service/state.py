@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident, IncidentChange
+from diagnostics.service.own.lags import late_after
 from diagnostics.wire.records import Scrape
 
 
@@ -48,7 +49,7 @@ class TargetState:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-# Beyond so many intervals without an answer, or a verdict, the last one is old.
+# Beyond so many intervals without an answer, the last one is old.
 OLD_AFTER = 4
 
 
@@ -101,7 +102,18 @@ class LiveState:
 
     def silent_since(self, deployment: str) -> float | None:
         """Return since when no server of a deployment answers; None while one does."""
-        return silent_since(one for one in self.targets.values() if one.deployment == deployment)
+        return silent_since(self._of(deployment))
+
+    def is_late(self, deployment: str) -> bool:
+        """Return whether a server was read longer after the newest verdict's data than `late_after` the interval."""
+        evaluation, targets = self.evaluations.get(deployment), list(self._of(deployment))
+        read = max((one.last_success for one in targets if one.last_success is not None), default=None)
+        if evaluation is None or read is None:
+            return False
+        return read - evaluation.at > late_after(max(one.interval for one in targets))
+
+    def _of(self, deployment: str) -> Iterator[TargetState]:
+        return (one for one in self.targets.values() if one.deployment == deployment)
 
 
 class EvaluationConsumer(Protocol):

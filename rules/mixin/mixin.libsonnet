@@ -1136,8 +1136,21 @@
             },
             "annotations": {
               "summary": "{{ $labels.server }} cannot be read",
-              "description": "No diagnosis of this server is possible, and its findings have ended. That they are gone does not mean that it is well. What fails: diag explain {{ $labels.server }}",
+              "description": "No diagnosis of this server is possible, and alerts of Prometheus on its findings have ended. Incidents that are open stay open until it can be read again. What fails: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/target-down.md"
+            }
+          },
+          {
+            "alert": "TritonDiagEvaluationLate",
+            "expr": "diag_evaluation_late == 1",
+            "for": "2m",
+            "labels": {
+              "severity": "warning"
+            },
+            "annotations": {
+              "summary": "{{ $labels.deployment }} is read, but its verdict is late",
+              "description": "New data waits for a verdict for longer than 3 intervals, and than 30 s. Until one is made, incidents neither open nor end, and what the service shows is of before.",
+              "runbook_url": $._config.runbooks + "/evaluation-late.md"
             }
           },
           {

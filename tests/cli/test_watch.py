@@ -49,8 +49,39 @@ def test_a_screen_says_what_is_wrong_where_and_since_when():
     lines = frame(state(), 100)
     assert lines[0].endswith("1 of 1 servers answer")
     assert lines[2] == "chat  degraded"
-    assert lines[3] == "  warning  More work than it can do  (slow on triton-0:8002, for 1 min)"
+    assert lines[3] == "  warning  capacity-exceeded of slow on triton-0:8002, for 1 min"
     assert lines[4] == "      requests wait"
+
+
+def test_a_screen_says_what_users_feel_what_to_do_and_how_old_the_verdict_is():
+    shown = state()
+    shown["deployments"][0] |= {"answer": "chat p95 4.32 s, objective 200 ms: capacity-exceeded of slow", "age": 3.0}
+    shown["deployments"][0]["findings"][0]["step"] = "fix: raise instance_group count of slow from 1 to 2"
+    lines = frame(shown, 100)
+    assert lines[2] == "chat  degraded (3 s ago): chat p95 4.32 s, objective 200 ms: capacity-exceeded of slow"
+    assert lines[5] == "      fix: raise instance_group count of slow from 1 to 2"
+
+
+def test_a_finding_names_the_url_of_the_settings_beside_the_server_s_name():
+    shown = state()
+    shown["targets"] = [target(url="http://triton-0:8000")]
+    assert frame(shown, 120)[3] == (
+        "  warning  capacity-exceeded of slow on triton-0:8002 (http://triton-0:8000), for 1 min"
+    )
+    shown["targets"] = [target(url="http://triton-0:8002")]
+    assert "http" not in frame(shown, 120)[3], "it is the same"
+
+
+def test_a_verdict_that_is_late_is_shown_as_late_beside_the_service_s_fault():
+    shown, current = state(), state()
+    current["deployments"][0] |= {"age": 3.0, "late": False}
+    shown["deployments"][0] |= {"age": 647.0, "late": True}
+    shown["faults"] = [{"what": "evaluating chat", "reason": "evaluation is late"}]
+    lines = frame(shown, 100, lambda text, colour: f"{colour}: {text}")
+    assert lines[1] == "yellow: the service: evaluating chat fails: evaluation is late"
+    assert lines[3] == "yellow: chat  degraded (10 min ago: evaluation is late)"
+    assert gist(shown) != gist(current), "a pipe gets a block of it"
+    assert gist(current) == gist({**current, "deployments": [{**current["deployments"][0], "age": 8.0}]})
 
 
 def test_a_server_that_does_not_answer_is_named_with_its_reason():
@@ -183,7 +214,7 @@ def test_the_service_explains_as_the_tool_itself_does(output: str, capsys, monke
         assert main(["explain", "--url", opened_door.url, "--deployment", NAME, "--output", output]) == 0
         assert capsys.readouterr().out.rstrip("\n") == stated[output].rstrip("\n")
         assert main(["watch", "--url", opened_door.url, "--once"]) == 0
-        assert f"\n{NAME}  degraded\n" in capsys.readouterr().out
+        assert f"\n{NAME}  degraded (" in capsys.readouterr().out
 
 
 def test_one_answer_holds_the_text_and_what_it_means_to_scripts(capsys, monkeypatch):

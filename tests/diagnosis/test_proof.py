@@ -139,8 +139,17 @@ def test_what_the_budget_does_not_reach_is_reported_as_not_proven_and_requested_
     hasty = validated(degraded(), memory=memory, budget=CpuBudget(seconds=0.0)).findings[0].effect
 
     assert isinstance(hasty, Unpredicted)
-    assert "not proven" in hasty.because
+    assert hasty.because == "forecasts for one verdict stop after 0 ms of CPU time; diag whatif predicts it"
     assert isinstance(validated(degraded(), simulate=False, memory=memory).findings[0].effect, EndToEnd)
+
+
+def test_on_an_overloaded_machine_forecasts_stop_by_the_wall_clock() -> None:
+    steady = iter(range(0, 1_000_000, 9))
+    budget = CpuBudget(wall_seconds=15.0, clock=lambda: 0.0, steady=lambda: next(steady))
+
+    assert [budget.spent, budget.spent, budget.spent] == [False, False, True]
+    assert budget.limit == "15 s"
+    assert not CpuBudget(wall_seconds=15.0).spent, "the first question is answered"
 
 
 def test_a_forecast_that_would_not_end_is_reported_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

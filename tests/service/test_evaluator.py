@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -8,12 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.diagnose import DiagnosisOptions
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import EndToEnd
 from diagnostics.diagnosis.incident import IncidentBook, IncidentTransition
+from diagnostics.diagnosis.validation import CpuBudget
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.service import deployment as deployments
 from diagnostics.service import evaluator
 from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
 from diagnostics.service.evaluator import Evaluator, SimulationCredit
+from diagnostics.service.log_lines import LoggedEvent
+from diagnostics.service.own.lags import EvaluationLags, late_after
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, StateBoard
 from diagnostics.window.rolling import RollingWindow
@@ -143,6 +151,94 @@ def test_the_end_waits_for_no_more_verdicts_than_a_few_seconds_bring(monkeypatch
     go_on.set()
     ending.join(5)
     assert [one.deployment for one in lived.taken] == ["left"], "its incidents must end"
+
+
+class Steps:
+    """A steady clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_lag_grows_while_a_verdict_is_being_made_and_lateness_is_reported_until_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "diagnostics")
+    lived, clock, go_on = Lived(), Steps(), threading.Event()
+    metrics = lived.metrics
+    metrics.lags = EvaluationLags(clock)
+    chat = deployment("chat", metrics, interval=5.0)
+    evaluate = chat.evaluate
+    monkeypatch.setattr(chat, "evaluate", lambda **how: go_on.wait(10) and evaluate(**how))
+
+    def shown(name: str) -> float:
+        return count(metrics, f"diag_evaluation_{name}", deployment="chat")
+
+    def named(event: LoggedEvent) -> int:
+        return sum(getattr(line, "event", None) is event for line in caplog.records)
+
+    lived.evaluator.start()
+    lived.tell(chat, scrape())
+    until(lambda: not chat._inbox.qsize())
+    assert (shown("lag_seconds"), shown("late")) == (0, 0)
+    clock.now += 29.0
+    lived.tell(chat, scrape())
+    assert (shown("lag_seconds"), shown("late"), metrics.faults.lasting()) == (29, 0, [])
+    for _ in range(2):
+        clock.now += 16.0
+        lived.tell(chat, scrape())
+    assert (shown("lag_seconds"), shown("late"), count(metrics, "diag_faults")) == (61, 1, 1)
+    (fault,) = metrics.faults.lasting()
+    assert (fault.what, fault.reason) == (
+        "evaluating chat",
+        "evaluation is late: new data has waited 61 s for a verdict, limit 30 s",
+    )
+    assert (named(LoggedEvent.EVALUATION_LATE), named(LoggedEvent.EVALUATION_RECOVERED)) == (1, 0)
+    go_on.set()
+    until(lambda: named(LoggedEvent.EVALUATION_RECOVERED))
+    lived.evaluator.stop()
+    assert (shown("late"), metrics.faults.lasting()) == (0, [])
+    assert named(LoggedEvent.EVALUATION_LATE) == 1
+
+
+def test_data_of_a_deployment_whose_verdicts_fail_waits_on(monkeypatch: pytest.MonkeyPatch):
+    lived, clock = Lived(), Steps()
+    metrics = lived.metrics
+    metrics.lags = EvaluationLags(clock)
+    bad = deployment("bad", metrics)
+    monkeypatch.setattr(bad, "evaluate", lambda **_: 1 / 0)
+    lived.evaluator.start()
+    for times in (1, 2):
+        lived.tell(bad, scrape())
+        until(lambda times=times: count(metrics, "diag_errors_total", part="evaluate") == times)
+        clock.now += 20.0
+    lived.tell(bad, scrape())
+    lived.evaluator.stop()
+    assert [one.what for one in metrics.faults.lasting()] == ["evaluating bad"]
+
+
+@pytest.mark.parametrize(("interval", "limit"), [(1.0, 30.0), (10.0, 30.0), (15.0, 45.0), (3_600.0, 10_800.0)])
+def test_a_verdict_is_late_after_three_intervals_and_thirty_seconds(interval: float, limit: float):
+    assert late_after(interval) == limit
+
+
+def test_forecasts_begin_for_half_the_time_after_which_a_verdict_is_late(monkeypatch: pytest.MonkeyPatch):
+    budgets: list[CpuBudget] = []
+    diagnose = deployments.diagnose
+
+    def noted(evidence: Evidence, options: DiagnosisOptions) -> Explanation:
+        assert options.validation.budget is not None
+        budgets.append(options.validation.budget)
+        return diagnose(evidence, options)
+
+    monkeypatch.setattr(deployments, "diagnose", noted)
+    with judging() as lived:
+        lived.tell(deployment("chat", lived.metrics, interval=20.0), *slow_scrapes())
+        until(lambda: lived.taken)
+    assert [one.wall_seconds for one in budgets] == [30.0]
 
 
 def test_without_news_there_is_no_verdict():

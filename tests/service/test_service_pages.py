@@ -222,7 +222,7 @@ def test_a_verdict_older_than_the_rounds_says_so() -> None:
     with Serving((NAME,)) as made:
         made.stated(NAME, situations()["degraded"], at=time.time() - 120)
 
-        assert "nothing newer could be judged" in text_of(made, "/")
+        assert "Evaluation is late" in text_of(made, "/")
 
 
 def test_no_name_of_a_server_can_do_anything(service: Serving) -> None:

@@ -33,6 +33,7 @@ class FindingLine(BaseModel):
     layer: Layer
     subject: Subject
     summary: str
+    step: str | None = Field(description="What to do, as `fix: …` or `mitigate: …`; null where nothing is suggested.")
     doubt: str | None = Field(description="Why a forecast speaks against it; null where none does.")
     onset: float | None = Field(description="When it began; null where that cannot be said.")
     seconds_per_request: float = Field(description="What it costs.")
@@ -50,9 +51,12 @@ class DeploymentState(BaseModel):
     no_data_since: float | None = Field(
         description="Since when no server of it answers: the verdict is of before. Null while one answers."
     )
+    age: float = Field(description="Seconds since then.")
+    late: bool = Field(description="Whether newer data waits for longer than 3 intervals, and than 30 s.")
     took: float = Field(description="Seconds of processor time.")
     lag: float = Field(description="Seconds from the newest scrape to the verdict.")
     verdict: Verdict
+    answer: str = Field(description="What users feel and the root cause, else why there is none.")
     reason: str
     layer: Layer | None
     changes: list[str] = Field(description="Changes of settings inside the verdict's window.")
@@ -81,26 +85,33 @@ def state_answer(
         now=now,
         started=state.started,
         targets=sorted(state.targets.values(), key=lambda one: one.server),
-        deployments=[
-            deployment_state(state.evaluations[name], state.silent_since(name)) for name in sorted(state.evaluations)
-        ],
+        deployments=[deployment_state(state, name, now) for name in sorted(state.evaluations)],
         incidents=list(state.incidents),
         acknowledged=acknowledged,
         faults=faults,
     )
 
 
-def deployment_state(evaluation: Evaluation, no_data_since: float | None) -> DeploymentState:
-    """Return a verdict as the API shows it; `no_data_since` as the answer's field of that name."""
+def deployment_state(state: LiveState, name: str, now: float) -> DeploymentState:
+    """Return the newest verdict on a deployment as the API shows it at Unix second `now`.
+
+    Raises:
+        KeyError: there is none yet.
+
+    """
+    evaluation = state.evaluations[name]
     stated = evaluation.explanation
     return DeploymentState(
         name=evaluation.deployment,
         servers=list(stated.window.sources),
         at=evaluation.at,
-        no_data_since=no_data_since,
+        no_data_since=state.silent_since(name),
+        age=max(now - evaluation.at, 0.0),
+        late=state.is_late(name),
         took=evaluation.took,
         lag=evaluation.lag,
         verdict=stated.verdict,
+        answer=phrases.answer(stated),
         reason=stated.reason,
         layer=stated.layer,
         changes=phrases.changes(stated),
@@ -120,6 +131,7 @@ def finding_line(finding: Finding) -> FindingLine:
         layer=finding.layer,
         subject=finding.subject,
         summary=finding.summary,
+        step=phrases.remedy(finding.suggestion) if finding.suggestion else None,
         doubt=finding.doubt or None,
         onset=finding.onset.at if finding.onset else None,
         seconds_per_request=impact.seconds_per_request,

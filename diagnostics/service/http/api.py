@@ -159,7 +159,14 @@ def _named(meaning: str) -> object:
 Start = Annotated[float | None, _second("Start of the time, in Unix seconds.")]
 End = Annotated[float | None, _second("End of the time, in Unix seconds.")]
 OfDeployment = Annotated[str, _named("Name of the deployment.")]
-Written = Annotated[Output, Query(description="Form of the answer.")]
+Written = Annotated[
+    Output,
+    Query(
+        description="`text` is `diag explain -v`, `brief` its 40 lines without `-v`, "
+        "`coloured` is `text` with the colours of a terminal. Form of the answer."
+    ),
+]
+Colour = Annotated[bool, Query(description="Whether `brief` has the colours of a terminal, too.")]
 
 
 def past_router(context: WebContext) -> APIRouter:
@@ -229,6 +236,7 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
             Query(gt=0, le=LONGEST_WINDOW, allow_inf_nan=False, description="Length of the window, in seconds."),
         ] = 300.0,
         output: Written = Output.JSON,
+        colour: Colour = False,
     ) -> Response:
         """Return the verdict on the `since` seconds before `at`, by default now."""
         history = _history(context)
@@ -238,7 +246,7 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
             stated = history.explain_at(deployment, moment, since, known.objective if known else None)
             if not stated.window.end:
                 raise HTTPException(404, f"nothing was recorded of {deployment!r} in that time")
-            return rendered(stated, output)
+            return rendered(stated, output, colour=colour)
 
 
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
@@ -397,14 +405,13 @@ def _add_deployments(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/deployments", summary="Deployments")
     async def deployments() -> list[DeploymentState]:
         """Return the newest verdict on each deployment."""
-        state = context.service.board.read()
-        found = state.evaluations
-        return [deployment_state(found[name], state.silent_since(name)) for name in sorted(found)]
+        state, now = context.service.board.read(), context.clock()
+        return [deployment_state(state, name, now) for name in sorted(state.evaluations)]
 
     @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
-    def explanation(name: Name, output: Written = Output.JSON) -> Response:
+    def explanation(name: Name, output: Written = Output.JSON, colour: Colour = False) -> Response:
         """Return the newest verdict on a deployment with all its evidence."""
-        return rendered(_as_of_now(context, name), output)
+        return rendered(_as_of_now(context, name), output, colour=colour)
 
     @routes.get("/deployments/{name}/checks/{check}", summary="Why, or why not")
     def why(name: Name, check: CheckId) -> WhyAnswer:

@@ -11,6 +11,7 @@ _AT = 1795813240.0
 _CHECK = "single-instance-serialization"
 _TITLE = "A stage's instances are all busy while the device under them has room"
 _SUMMARY = "one instance of safety busy 94 % of the time: requests wait 169 ms for 24.7 ms of work"
+_STEP = "fix: raise instance_group count of safety from 1 to 2"
 _SUBJECT: Json = {"server": "triton-0", "model": "safety", "version": "1", "gpu": None, "ensemble": "chat"}
 _COST: Json = {"seconds_per_request": 0.1608, "share_of_latency": 0.5063, "share_of_requests_failed": 0.0}
 _KNOWN: Json = {
@@ -28,14 +29,17 @@ _DEPLOYMENT: Json = {
     "name": "chat",
     "servers": ["triton-0"],
     "at": _AT,
+    "age": 1.0,
+    "late": False,
     "no_data_since": None,
     "took": 0.03,
     "lag": 0.2,
     "verdict": "degraded",
+    "answer": f"chat p95 651 ms, objective 200 ms, 37.9 requests/s: {_CHECK} of safety",
     "reason": "",
     "layer": "serving",
     "changes": [],
-    "findings": [{"id": "80a5e046a9c6ae89", **_KNOWN, "doubt": None, "onset": 1795813200.0}],
+    "findings": [{"id": "80a5e046a9c6ae89", **_KNOWN, "step": _STEP, "doubt": None, "onset": 1795813200.0}],
 }
 _TARGET: Json = {
     "server": "triton-0",

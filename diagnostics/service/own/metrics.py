@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
 from diagnostics.service.allocation import resident_bytes
+from diagnostics.service.own.lags import EvaluationLags, late_after
 from diagnostics.service.own.tracer import OFF, Tracer
 from diagnostics.units import Unit
 from diagnostics.wire.redact import scrub_shapes
@@ -88,7 +89,10 @@ class OwnMetrics:
         rounds: rounds of reads by server and outcome (`ok`, `failed`, `skipped`).
         round_seconds: how long a server's last round took.
         evaluation_seconds: thread time of one verdict.
-        evaluation_lag: from the newest scrape to its verdict, of each deployment's last one.
+        lags: how long each deployment waits for a verdict.
+        evaluation_lag: of each deployment, from the newest scrape to its last verdict, or the time for which what came
+            waits for one if that is more. It is read when the page is made, so it grows while a verdict is being made.
+        evaluation_late: whether that wait is longer than `lags.late_after`, 0 or 1.
         queue_length: what waits, by queue.
         dropped: what a full queue let fall, by queue.
         errors: what went wrong, by part.
@@ -119,9 +123,7 @@ class OwnMetrics:
         self.evaluation_seconds = Histogram(
             "diag_evaluation_seconds", "Processor time of a verdict.", buckets=_SECONDS, registry=own
         )
-        self.evaluation_lag = Gauge(
-            "diag_evaluation_lag_seconds", "From the newest scrape to its verdict.", ("deployment",), registry=own
-        )
+        self._measure_lags(own)
         self.queue_length = Gauge("diag_queue_length", "What waits.", ("queue",), registry=own)
         self.dropped = Counter("diag_dropped", "What a full queue let fall.", ("queue",), registry=own)
         self.errors = Counter("diag_errors", "What went wrong, by part of the service.", ("part",), registry=own)
@@ -150,6 +152,21 @@ class OwnMetrics:
         self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
         self.lasting_faults.set_function(lambda: len(self.faults.lasting()))
 
+    def _measure_lags(self, own: CollectorRegistry) -> None:
+        self.lags = EvaluationLags()
+        self.evaluation_lag = Gauge(
+            "diag_evaluation_lag_seconds",
+            "From the newest scrape to its verdict; while one is awaited, for how long if that is more.",
+            ("deployment",),
+            registry=own,
+        )
+        self.evaluation_late = Gauge(
+            "diag_evaluation_late",
+            "Whether a verdict is awaited for longer than 3 intervals, and than 30 s.",
+            ("deployment",),
+            registry=own,
+        )
+
     def _count_found(self, own: CollectorRegistry) -> None:
         self.discovered = Gauge(
             "diag_discovery_servers", "Servers that a source of discovery names.", ("source",), registry=own
@@ -157,6 +174,12 @@ class OwnMetrics:
         self.discovery_refused = Gauge(
             "diag_discovery_refused", "Entries of a source of discovery that cannot be used.", ("source",), registry=own
         )
+
+    def watch_lag(self, deployment: str, interval: float) -> None:
+        """Export how late verdicts on a deployment are, whose servers are read every `interval` seconds."""
+        limit = late_after(interval)
+        self.evaluation_lag.labels(deployment).set_function(lambda: self.lags.lag(deployment))
+        self.evaluation_late.labels(deployment).set_function(lambda: self.lags.waited(deployment) > limit)
 
     def forget_server(self, server: str) -> None:
         """Export a server's rounds no longer: found servers come and go without end."""
