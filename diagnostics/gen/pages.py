@@ -93,13 +93,13 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "target-down": Runbook(
         meaning="The diagnosis service cannot read this server's counters.",
-        impact="This server cannot be diagnosed, and its findings have ended. That does not mean it is healthy.",
+        impact="This server cannot be diagnosed. Alerts of Prometheus on its findings have ended, and its open "
+        "incidents stay open until it can be read again.",
         diagnosis=(
             "Run `diag explain` on the server, from the service's machine: it names the failing endpoint and why.",
         ),
         mitigation=("If the server itself is down, handle its own alerts first. This one ends with them.",),
     ),
-    "targets-absent": Runbook(
     "evaluation-late": Runbook(
         meaning="The diagnosis service reads this deployment, but makes no verdict in time. Its processors are "
         "overloaded, or evaluation fails.",
@@ -113,6 +113,7 @@ RUNBOOKS: Mapping[str, Runbook] = {
             "Split a large fleet among several services: `fleet.workers`.",
         ),
     ),
+    "targets-absent": Runbook(
         meaning="Prometheus has no sample of the diagnosis service. It is down, not scraped, or watches no server.",
         impact="Until then, no alert on a cause can fire.",
         diagnosis=("Check that the service runs, and that its job is among Prometheus's targets.",),

@@ -48,8 +48,9 @@ META_ALERTS = (
         hold_minutes=5,
         severity="warning",
         summary=f"{label('server')} cannot be read",
-        description="No diagnosis of this server is possible, and its findings have ended. That they are gone does "
-        f"not mean that it is well. What fails: diag explain {label('server')}",
+        description="No diagnosis of this server is possible, and alerts of Prometheus on its findings have ended. "
+        "Incidents that are open stay open until it can be read again. "
+        f"What fails: diag explain {label('server')}",
         situations=plain_situations(
             _SERVER,
             series(TARGET_UP, _SERVER),
@@ -59,7 +60,6 @@ META_ALERTS = (
             silent={series(TARGET_UP, _SERVER): "1"},
         ),
     ),
-    Alert(
     Alert(
         id="evaluation-late",
         group=META_GROUP,
@@ -78,6 +78,7 @@ META_ALERTS = (
             silent={series(EVALUATION_LATE, _DEPLOYMENT): "0"},
         ),
     ),
+    Alert(
         id="targets-absent",
         group=META_GROUP,
         expr=f"absent({TARGET_UP})",

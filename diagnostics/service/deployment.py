@@ -87,6 +87,7 @@ class Deployment:
         self._bytes, self._lock = 0, threading.Lock()
         self.latest: float | None = None
         self.ended = False
+        self._answered: float | None = None
         self._last: Evaluation | None = None
         self._forecasts = ForecastCache()
         self._latest_at = 0.0
@@ -118,9 +119,11 @@ class Deployment:
             self._bytes += size
 
     def take_in(self) -> bool:
-        """Move what arrived into the window; return whether counters were among it.
+        """Move what arrived into the window; return whether it makes another verdict than the last one.
 
-        What takes longer than a second is left for the next time: more may arrive meanwhile than can be taken in.
+        Failed reads do while the window holds counters of before, which show what is missing: then the last verdict
+        names the outage, and stays. What takes longer than a second is left for the next time: more may arrive
+        meanwhile than can be taken in.
         """
         fresh, until = False, time.thread_time() + _SECONDS_AT_ONCE
         while time.thread_time() < until:
@@ -131,7 +134,7 @@ class Deployment:
             self._hold(-_size(arrival))
             if isinstance(arrival, Scrape):
                 self._window.add(arrival)
-                fresh = True
+                fresh = self._shows_more(arrival) or fresh
                 if self.latest is None or arrival.mono >= self.latest:
                     self.latest, self._latest_at = arrival.mono, arrival.at
             elif isinstance(arrival, Gone):
@@ -139,6 +142,14 @@ class Deployment:
             else:
                 self._window.add_spans(*arrival)
         return fresh
+
+    def _shows_more(self, arrival: Scrape) -> bool:
+        """Return whether a verdict is to be made for a scrape: not where it and the window hold no counters."""
+        if answered((arrival,)):
+            self._answered = max(arrival.mono, self._answered or arrival.mono)
+        if self._answered is None:
+            return True
+        return arrival.mono - self._answered <= self._window.seconds - _FEWEST_INTERVALS * self.interval
 
     def evaluate(self, *, simulate: bool = True) -> Evaluation:
         """Return the verdict on what was taken in; `simulate` its suggestions, as `diag explain` does."""

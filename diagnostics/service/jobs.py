@@ -88,14 +88,15 @@ class TritonReader:
     options: SourceOptions
     repository: Path | None = None
     _found: TritonServer | None = None
+    _name: str = ""
     _unanswered: int = 0
     _files: RepositoryFiles | None = None
     _files_due: float = 0.0
 
     @property
     def server(self) -> str:
-        """Its name once it was found, before that its URL."""
-        return self._found.name if self._found else self.url
+        """Its name since it was found, also while it is sought anew; before that its URL."""
+        return self._name or self.url
 
     @property
     def blind_spots(self) -> tuple[BlindSpot, ...]:
@@ -118,6 +119,7 @@ class TritonReader:
             server = self._found
             return [*self._changed_files(server.name), *self._watched(server.round())]
         self._found = discover(self.url, self.options)
+        self._name = self._found.name
         self._files, self._files_due = RepositoryFiles(self.repository) if self.repository else None, 0.0
         return [*self._changed_files(self._found.name), *self._found.round()]
 

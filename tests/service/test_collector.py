@@ -10,10 +10,12 @@ from itertools import pairwise
 
 import pytest
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.collector import Collector, Round
-from diagnostics.service.jobs import Job
+from diagnostics.service.jobs import LOST_AFTER, Job, TritonReader
 from diagnostics.service.own.metrics import OwnMetrics
+from exporters.sources.access import SourceOptions
+from tests.collect.fake_triton import fake_triton
 from tests.service.parts import FakeReader, count, job, until
 
 
@@ -198,3 +200,16 @@ def test_a_setting_that_cannot_be_used_any_more_is_a_failed_round():
     with collecting(job(reader)) as lived:
         until(lambda: lived.of("t"))
         assert lived.of("t")[0].error == "/etc/ca.pem: holds no certificate"
+
+
+def test_a_server_that_is_sought_anew_keeps_its_name():
+    """Alerts on `diag_target_up` would begin anew with another one."""
+    with fake_triton() as fake:
+        reader = TritonReader(f"http://127.0.0.1:{fake.port}", SourceOptions(timeout=1.0))
+        assert reader.server == reader.url
+        reader.round()
+    for _ in range(LOST_AFTER):
+        reader.round()
+    with pytest.raises(CollectError):
+        reader.round()
+    assert (reader.found, reader.server) == (None, f"127.0.0.1:{fake.port + 2}")

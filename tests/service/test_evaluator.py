@@ -301,6 +301,41 @@ def test_a_run_goes_on_where_the_last_one_ended():
     assert {change.kind for change in after.changes} <= {IncidentTransition.UPDATED}
 
 
+def test_a_server_that_answers_no_read_is_a_critical_incident_and_ends_none():
+    """With rounds as the collector makes them, ever more seldom; the last ones are after all that was read."""
+    metrics, interval = OwnMetrics(), 5.0
+    book = IncidentBook("chat", open_after=2, close_after=30.0)
+    one = Deployment("chat", RollingWindow("chat", 60.0, max_spans=1_000), book, metrics, interval=interval)
+    scrapes = SyntheticTriton(models=(SLOW,), interval=interval).scrapes(12)
+    found: list[Evaluation] = []
+
+    def round_of(*some: Scrape) -> bool:
+        for each in some:
+            one.give(each)
+        judged = one.take_in()
+        found.extend([one.evaluate()] if judged else [])
+        return judged
+
+    for at in sorted({each.mono for each in scrapes}):
+        round_of(*(each for each in scrapes if each.mono == at))
+    before = {one.id for one in book.open}
+    last = scrapes[-1]
+    read = [replace(each, body=None, error="connection refused") for each in scrapes if each.mono == last.mono]
+    judged = [
+        round_of(*(replace(each, at=each.at + after, mono=each.mono + after) for each in read))
+        for after in (interval * (2**times) for times in range(6))
+    ]
+    assert judged == [True, True, True, True, False, False], "within 80 s a window of 60 s holds nothing that was read"
+    incidents = {incident.check: incident for incident in book.open}
+    assert before < {incident.id for incident in book.open}, "nothing that was read says that they are over"
+    assert incidents["model-unavailable"].severity is Severity.CRITICAL
+    assert "model-unavailable" in {one.check for one in found[-1].explanation.findings}, "the last verdict stays"
+    back = SyntheticTriton(models=(replace(SLOW, queue=0.0, failing={}),), interval=interval).scrapes(30)
+    for at in sorted({each.mono for each in back}):
+        round_of(*(replace(each, at=each.at + 600, mono=each.mono + 600) for each in back if each.mono == at))
+    assert book.open == ()
+
+
 def test_those_who_wait_for_the_board_are_reported_at_once():
     board, seen = StateBoard(0.0), []
     watcher = threading.Thread(target=lambda: seen.append(board.wait(0, 10.0).version))
