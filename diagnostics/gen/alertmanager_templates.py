@@ -14,8 +14,7 @@ TEMPLATES = """
 {{ define "diag.title" -}}
 {{ $first := index .Alerts 0 }}{{ if .Alerts.Firing }}{{ $first = index .Alerts.Firing 0 }}{{ end -}}
 [{{ if .Alerts.Firing }}{{ $first.Labels.severity }}{{ else }}ended{{ end }}]
-{{- with $first.Labels.deployment }} {{ . }}:{{ end }}
-{{- with $first.Annotations.felt }} {{ . }}:{{ end }} {{ $first.Annotations.summary }}
+{{- with $first.Labels.deployment }} {{ . }}:{{ end }} {{ $first.Annotations.summary }}
 {{- if gt (len .Alerts) 1 }} ({{ len .Alerts }} alerts){{ end }}
 {{- end }}
 

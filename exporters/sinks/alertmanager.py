@@ -8,24 +8,22 @@ lowered after a steady while only, and then the alert with the old one ends. The
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
-from diagnostics.diagnosis.finding import EndToEnd, Finding
+from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.gen.alert import Alert, alert_name, filled
+from diagnostics.gen.alert import Alert, alert_name
 from diagnostics.gen.finding_alerts import SENDER, finding_alerts
-from diagnostics.render.phrases import end_to_end, predicted
 from diagnostics.units import Unit, utc
-from exporters.sinks.links import Links, harmless, harmless_lines
+from exporters.sinks.links import Links, harmless
+from exporters.sinks.suggested import suggested
 
 PATH, SILENCES = "/api/v2/alerts", "/api/v2/silences"
-# A patch that is longer is read on the incident's page.
-MOST_OF_A_PATCH = 2_000
 _MOST_OF_A_LABEL = 200
 Json = dict[str, Any]
 Key = tuple[tuple[str, str], ...]
@@ -95,6 +93,7 @@ def incident_alert(
     added: Mapping[str, str],
     changed: str = "",
     felt: str = "",
+    address: str = "",
 ) -> IncidentAlert:
     """Return the alert of an open incident.
 
@@ -105,20 +104,21 @@ def incident_alert(
         links: addresses of the service's pages.
         added: labels of the settings.
         changed: the changes of settings of what it is about; empty where there were none.
-        felt: what users feel, as `phrases.felt`; empty where that is not known.
+        felt: what users feel, as `phrases.felt_from`; empty where that is not known.
+        address: URL of the server's HTTP API, which its label is not; empty where that is not known.
 
     """
     labels = _labels(incident, added)
     reported = {
-        "felt": harmless(felt),
-        "summary": _summary(incident, labels),
+        "summary": _summary(incident, felt),
         "description": _description(incident),
         "runbook_url": links.runbook(incident.check),
         "dashboard_url": links.incident(incident.id),
         "picture_url": links.picture(incident.id),
         "caused_by": f"{cause.check}: {links.incident(cause.id)}" if cause else "",
         "settings_changed": changed,
-        **(_advice(finding) if finding else {}),
+        "server_url": address,
+        **suggested(finding),
     }
     return IncidentAlert(
         labels=labels,
@@ -152,11 +152,11 @@ def _severity(incident: Incident) -> str:
     return Severity.INFO.value if quiet else incident.severity.value
 
 
-def _summary(incident: Incident, labels: Mapping[str, str]) -> str:
-    rule = _rules().get(incident.check)
-    if rule is None:  # of an earlier version, which had this check
-        return harmless(f"{incident.subject} on {incident.subject.server}: {incident.title}")
-    return filled(rule.summary, labels)
+def _summary(incident: Incident, felt: str) -> str:
+    """Return what users feel, the cause, and what shows it: receivers without our templates show nothing else."""
+    on = incident.subject
+    cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
+    return harmless(": ".join(part for part in (felt, cause, incident.summary.rstrip(".")) if part))
 
 
 def _description(incident: Incident) -> str:
@@ -173,26 +173,6 @@ def _description(incident: Incident) -> str:
         f"Confidence {Unit.RATIO.show(incident.confidence)}",
     )
     return harmless(". ".join(part for part in parts if part) + ".", 2_000)
-
-
-def _advice(finding: Finding) -> dict[str, str]:
-    suggestion = finding.suggestion
-    if suggestion is None:
-        return {}
-    made = finding.advice.patch if finding.advice else None
-    return {
-        "suggestion": harmless(f"{suggestion.remedy.value}: {suggestion.text}"),
-        "patch": harmless_lines(made.text, MOST_OF_A_PATCH) if made else "",
-        "prediction": harmless("; ".join(_predicted(finding))),
-    }
-
-
-def _predicted(finding: Finding) -> Iterator[str]:
-    """Yield what the suggestion would do end to end, where that was forecast, and to its stage."""
-    if isinstance(finding.effect, EndToEnd):
-        yield end_to_end(finding)
-    if finding.suggestion and finding.suggestion.prediction:
-        yield predicted(finding.suggestion.prediction)
 
 
 @cache

@@ -11,8 +11,11 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
 
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.render.phrases import felt_from
 from exporters.sinks.links import Links, harmless
+from exporters.sinks.suggested import suggested
 
 SCHEMA_VERSION = 1
 _PREFIX = "whsec_"
@@ -27,14 +30,27 @@ class IncidentEvent(StrEnum):
     CLOSED = "closed"
 
 
-def message(reported: IncidentEvent, incident: Incident, links: Links) -> Json:
-    """Return the body of a message. Times are Unix seconds, shares 0 to 1."""
+def message(reported: IncidentEvent, incident: Incident, links: Links, explanation: Explanation | None = None) -> Json:
+    """Return the body of a message. Times are Unix seconds, shares 0 to 1.
+
+    `explanation` is the newest; without one `felt`, `suggestion`, `patch` and `prediction` are empty, and `server_url`.
+    """
+    found = explanation.findings if explanation else ()
+    finding = next((one for one in found if one.id == incident.fingerprint), None)
+    felt = felt_from(explanation, finding) if explanation and finding else ""
+    addresses = explanation.window.addresses if explanation else {}
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "incident",
         "change": reported.value,
         "deployment": harmless(incident.deployment),
         "incident": incident_json(incident),
+        "felt": harmless(felt),
+        "suggestion": "",
+        "patch": "",
+        "prediction": "",
+        **suggested(finding),
+        "server_url": addresses.get(incident.subject.server, ""),
         "links": {
             "incident": links.incident(incident.id),
             "deployment": links.deployment(incident.deployment),

@@ -62,7 +62,9 @@ def verdict(*changes: tuple[IncidentTransition, Incident], findings: tuple[Findi
         at=BEGIN,
         took=0.0,
         lag=0.0,
-        explanation=SimpleNamespace(findings=findings, changes=(), symptoms=(), anatomy=()),  # type: ignore[arg-type]
+        explanation=SimpleNamespace(  # type: ignore[arg-type]
+            findings=findings, changes=(), symptoms=(), anatomy=(), window=SimpleNamespace(addresses={})
+        ),
         changes=tuple(IncidentChange(kind=kind, incident=one) for kind, one in changes),
     )
 

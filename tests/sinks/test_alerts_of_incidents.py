@@ -12,8 +12,9 @@ from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.settings.tree import WebSettings
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.patch import Patch
-from exporters.sinks.alertmanager import MOST_OF_A_PATCH, encoded, incident_alert
+from exporters.sinks.alertmanager import encoded, incident_alert
 from exporters.sinks.links import Links, harmless
+from exporters.sinks.suggested import MOST_OF_A_PATCH
 from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged
 
 HOSTILE = 'a<!channel>\x1b[31m\n@here [x](http://evil)\ud800"'
@@ -24,7 +25,7 @@ def alert(one=None, finding=None, cause=None, **added: str):
 
 
 @pytest.mark.parametrize("rule", finding_alerts(catalogue().values()), ids=lambda rule: rule.id)
-def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rule: object) -> None:
+def test_an_alert_bears_the_name_and_labels_of_the_rule_on_its_check(rule: object) -> None:
     labels = next(firing[0] for _, firing in rule.situations[0].expect if firing)
     named = {name: text for name, text in labels.items() if name != "check"}
     made = alert(incident(rule.id, Subject(**named), severity=Severity(rule.severity)))
@@ -35,7 +36,17 @@ def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rul
         "deployment": "chat",
         "sender": "diag",
     }
-    assert made.annotations["summary"] == expected["exp_annotations"]["summary"]
+
+
+def test_the_summary_says_what_users_feel_the_cause_and_what_shows_it() -> None:
+    felt = "ensemble p95 4.32 s, objective 200 ms, 37 requests/s"
+    made = incident_alert(incident(), None, None, LINKS, {}, felt=felt, address="http://triton-0:8000")
+    assert made.annotations["summary"] == (
+        f"{felt}: gpu-saturated of {SAFETY.model}: instances are busy 97 % of the time"
+    )
+    assert made.annotations["server_url"] == "http://triton-0:8000"
+    assert alert().annotations["summary"] == f"gpu-saturated of {SAFETY.model}: instances are busy 97 % of the time"
+    assert "server_url" not in alert().annotations
 
 
 def test_what_only_weakens_a_diagnosis_is_for_information_however_severe_it_is() -> None:
@@ -127,7 +138,7 @@ def test_labels_of_the_settings_are_added_and_replace_none_of_ours() -> None:
 def test_an_incident_of_a_check_that_is_gone_still_makes_an_alert() -> None:
     made = alert(replace(incident(), check="of-old"))
     assert made.labels["alertname"] == "TritonDiagOfOld"
-    assert made.annotations["summary"].startswith("model safety on triton-0:8002: ")
+    assert made.annotations["summary"].startswith("of-old of safety: ")
 
 
 @pytest.mark.parametrize(

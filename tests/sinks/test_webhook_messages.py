@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.render.phrases import felt_from
 from exporters.sinks.webhook import IncidentEvent, encoded, headers, key_of, message, message_id
-from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident
+from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged, recorded
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_signature_is_that_of_the_standard_s_own_example() -> None:
@@ -43,6 +47,29 @@ def test_a_message_holds_the_whole_incident_under_the_names_of_its_fields() -> N
         "deployment": "https://diag.example.org/deployments/chat",
         "runbook": "https://diag.example.org/runbooks/gpu-saturated",
     }
+
+
+def test_a_message_says_what_users_feel_and_what_to_do() -> None:
+    known = recorded().explanation
+    one, finding = judged()
+    body = message(IncidentEvent.OPENED, one, LINKS, known)
+    assert body["felt"] == felt_from(known, finding)
+    assert "p95" in body["felt"]
+    assert body["suggestion"].startswith("fix: ")
+    assert "+++ " in body["patch"] or "instance_group" in body["patch"]
+    without = message(IncidentEvent.OPENED, one, LINKS)
+    names = ("felt", "suggestion", "patch", "prediction", "server_url")
+    assert [without[name] for name in names] == [""] * 5
+
+
+def test_the_documentation_shows_the_body_as_it_is() -> None:
+    page = (ROOT / "docs/how-to/run-the-service.md").read_text("utf-8")
+    shown = json.loads(page.partition("receiver when incidents open and close:\n\n```json\n")[2].partition("```")[0])
+    sent = message(IncidentEvent.OPENED, incident(), LINKS)
+    assert set(shown) == set(sent)
+    assert set(shown["incident"]) < set(sent["incident"])
+    assert set(shown["incident"]["subject"]) == set(sent["incident"]["subject"])
+    assert set(shown["links"]) == set(sent["links"])
 
 
 def test_names_that_a_server_chose_are_harmless_in_a_message() -> None:

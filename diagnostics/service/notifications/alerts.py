@@ -80,7 +80,8 @@ class AlertBook:
                 changed = _changed(evaluation, change.incident)
                 if change.incident.open:
                     finding = findings.get(change.incident.fingerprint)
-                    self._fire(change.incident, finding, changed, _felt(evaluation, change.incident, finding))
+                    felt = _felt(evaluation, change.incident, finding)
+                    self._fire(change.incident, finding, changed, felt, _address(evaluation, change.incident))
                 else:
                     self._end(change.incident, changed)
             return before != {name: alert.key for name, alert in self._firing.items()}
@@ -147,11 +148,13 @@ class AlertBook:
                 one = _ended(entry)
                 self._ended[one.alert.key] = one
 
-    def _fire(self, incident: Incident, finding: Finding | None, changed: str, felt: str = "") -> None:
+    def _fire(
+        self, incident: Incident, finding: Finding | None, changed: str, felt: str = "", address: str = ""
+    ) -> None:
         if incident.worst.rank < self._least.rank:
             return
         cause = self._open.get(incident.caused_by or "")
-        alert = incident_alert(incident, finding, cause, self._links, self._added, changed, felt)
+        alert = incident_alert(incident, finding, cause, self._links, self._added, changed, felt, address)
         before = self._firing.get(incident.id)
         if before is not None and before.key != alert.key:
             # The severity is a label: the alert with the old one ends as that with the new one begins.
@@ -224,5 +227,10 @@ def _changed(evaluation: Evaluation, incident: Incident) -> str:
 
 
 def _felt(evaluation: Evaluation, incident: Incident, finding: Finding | None) -> str:
-    impact = finding.impact if finding else phrases.NO_IMPACT
-    return phrases.felt(evaluation.explanation, incident.subject, impact)
+    if finding is None:
+        return phrases.felt(evaluation.explanation, incident.subject)
+    return phrases.felt_from(evaluation.explanation, finding)
+
+
+def _address(evaluation: Evaluation, incident: Incident) -> str:
+    return evaluation.explanation.window.addresses.get(incident.subject.server, "")

@@ -295,7 +295,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     names[url] = 1
     seen = names[poster.shown] = names.get(poster.shown, 0) + 1
     name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
-    book = MessageBook(lambda event, incident, _: message(event, incident, links), receiver=name)
+    book = MessageBook(lambda event, incident, known: message(event, incident, links, known), receiver=name)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
     feed = MessageFeed(name, book, signed(channel.posts(poster), _key(settings.secret_file)), channel.save)

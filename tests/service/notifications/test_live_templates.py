@@ -28,7 +28,7 @@ from tests.sinks.incidents import LINKS, judged, recorded
 
 pytestmark = pytest.mark.live
 INCIDENT, FINDING = judged()
-FELT = phrases.felt(recorded().explanation, INCIDENT.subject, FINDING.impact)
+FELT = phrases.felt_from(recorded().explanation, FINDING)
 ALERT = incident_alert(replace(INCIDENT, onset=time.time() - 60), FINDING, None, LINKS, {}, felt=FELT)
 
 
@@ -81,7 +81,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
 
 
 def test_slack_pagerduty_and_mail_begin_with_what_users_feel_and_hold_the_patch(shown: Shown) -> None:
-    title = f"[critical] chat: {FELT}: {ALERT.annotations['summary']}"
+    title = f"[critical] chat: {ALERT.annotations['summary']}"
     shown.alertmanager.post(ALERT.body(time.time() + 600))
     until(lambda: shown.bodies("attachments") and shown.bodies("payload") and shown.mails, 20.0)
     slack = shown.bodies("attachments")[0]["attachments"][0]
