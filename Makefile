@@ -11,6 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
+DEMO_EXTRAS := demo
 EXTRAS := test,dev,demo,bench,plot,shell,grpc,gpu,serve,notify,lint,postgresql,mcp,dashboards,docs,dns,kubernetes
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
@@ -40,7 +41,7 @@ LOWEST ?= tests/cli/test_main.py tests/service/http/test_metrics.py tests/servic
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
+demo: .venv/installed-demo ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
 
 demo-engine: venv ## diagnose a real NVIDIA Dynamo whose engine is imitated: free slots, few slots, a small cache
@@ -151,14 +152,23 @@ browser: ## find a Chromium for the tests of pages, or install Debian's as root
 triton: venv ## make the environment of the real server
 	@$(BIN)/python .ci/triton-environment
 
-.venv/installed: pyproject.toml
+# What the demonstration needs; an environment with everything has it.
+.venv/installed-demo: pyproject.toml | $(BIN)/python
+	@[ .venv/installed -nt pyproject.toml ] || .ci/quiet \
+		'installing what diag demo needs into .venv: 175 MB on disk, a minute on a free machine' \
+		$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(DEMO_EXTRAS)]'
+	@touch $@
+
+.venv/installed: pyproject.toml | $(BIN)/python
+	@.ci/quiet 'installing Python packages into .venv: 1.3 GB on disk, several minutes' \
+		$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo 'no Python 3.11 or later on PATH; name one: make PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3' >&2; exit 1; }
-	@[ -x $(BIN)/python ] || .ci/quiet 'making .venv' $(PYTHON) -m venv .venv
-	@.ci/quiet 'installing Python packages into .venv' \
-		$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
-	@touch $@
+	@.ci/quiet 'making .venv' $(PYTHON) -m venv .venv
 
 $(UNPACKED): .ci/debian-programs
 	@.ci/quiet 'unpacking into .tools: $(DEBIAN_PACKAGES)' .ci/debian-programs .tools $(DEBIAN_PACKAGES)

@@ -281,6 +281,7 @@ class KeptDemonstration:
                 progress=lambda state: self.progress(state, self.seconds),
             )
             server.check()
+        self.say("stopped; nothing is left behind")
 
 
 def to_try(server: TritonLauncher) -> Iterator[str]:

@@ -68,6 +68,7 @@ def test_an_interrupt_ends_it_as_wanted_and_leaves_no_server(server: Server, mon
     kept(shown).run()
     assert (server.left, loads) == (True, [7.0])
     assert "diag explain http://127.0.0.1:1 --repository repository" in shown
+    assert shown[-1] == "stopped; nothing is left behind"
 
 
 def test_a_server_that_died_under_its_load_is_reported(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
