@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
@@ -16,6 +18,8 @@ from diagnostics.render.verification.document import verify_document
 from diagnostics.render.verification.json import verify_report
 from diagnostics.signals.signal import Subject
 
+# Names of entry points in one message.
+_NAMED = 3
 FAIL_ON = ("refuted", "inconclusive", "never")
 _EPILOG = """\b
 Examples:
@@ -81,11 +85,19 @@ def same_entry(before: Evidence, after: Evidence, name: str | None) -> tuple[Sub
     """Return the same entry in both windows: the named one, else the one called most before of those in both."""
     if name is None:
         called = {_name(item): item.requests for item in anatomies(before) if item.requests}
-        shared = [one for one in map(_name, anatomies(after)) if one in called]
+        later = [_name(item) for item in anatomies(after)]
+        shared = [one for one in later if one in called]
         if not shared:
-            raise UsageError("no ensemble or model was called in both windows", where="BEFORE AFTER")
+            both = f"before: {_listed(called)}; after: {_listed(later)}"
+            raise UsageError(f"no ensemble or model was called in both windows ({both})", where="BEFORE AFTER")
         name = max(shared, key=lambda one: called[one])
     return entry_of(before, name), entry_of(after, name)
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return some names, or that there is none."""
+    listed = ", ".join(list(names)[:_NAMED])
+    return f"{listed} and {len(names) - _NAMED} more" if len(names) > _NAMED else listed or "none"
 
 
 def _name(item: Anatomy) -> str:

@@ -267,7 +267,10 @@ def files(
     """
     most = MAX_BODY_BYTES if most is None else min(most, MAX_BODY_BYTES)
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
+        mode = found.st_mode
+        if stat.S_ISREG(mode) and not found.st_size:
+            raise CaptureError("is empty (0 bytes)", where=str(path), hint="record it again, or copy it again")
         if stat.S_ISDIR(mode):
             yield from _folder_files(path, wanted, most, depth)
         elif stat.S_ISREG(mode):

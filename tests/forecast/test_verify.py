@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.cli.verify import same_entry
+from diagnostics.errors import UsageError
 from diagnostics.forecast import verify as verifying
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.performance import Performance
@@ -144,6 +146,13 @@ def test_what_is_no_pair_of_windows_is_refused_in_one_line(
     reported = capsys.readouterr().err
     assert stated in reported
     assert reported.count("\n") == 1
+
+
+def test_windows_with_no_entry_in_common_say_what_was_called_in_each() -> None:
+    other = replace(SLOW, name="other", config=model_config("other"))
+    before, after = (SyntheticTriton(models=(one,)).evidence() for one in (SLOW, other))
+    with pytest.raises(UsageError, match=r"in both windows \(before: m; after: other\)"):
+        same_entry(before, after, None)
 
 
 @by_hand

@@ -128,7 +128,7 @@ def test_a_wrapping_folder_and_the_order_make_no_difference(tmp_path, top, order
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "neither a folder nor"),
+        (b"", "is empty (0 bytes)"),
         (b"<html>", "neither a folder nor"),
         (b"PK\x03\x04" + b"\0" * 2000, "neither a folder nor"),
         (lzma.compress(b"no tar in here" * 100), "neither a folder nor"),
