@@ -84,7 +84,9 @@ def ask(service: RunningService, requested: ServiceQuery) -> int:
         return EXIT_OK
     path, query = _explanation(name, requested)
     output = "json" if requested.output == "patch" else requested.output
-    answer = service.answer(path, output=output, **query)
+    # An older service colours `brief` unasked.
+    colour = {"colour": "true"} if output == "brief" else {}
+    answer = service.answer(path, output=output, **colour, **query)
     try:
         code = _exit_code(answer.headers, requested.fail_on)
         text = _as_requested(answer.body, requested.output)

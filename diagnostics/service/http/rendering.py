@@ -11,6 +11,7 @@ from diagnostics.render.explanation.document import explanation_document
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
 from diagnostics.render.formats.markdown import write as as_markdown
+from diagnostics.render.plain import Style, plain
 from diagnostics.render.text import as_text
 from diagnostics.service.http.problems import JsonAnswer
 
@@ -38,12 +39,12 @@ class Output(StrEnum):
     HTML = "html"
 
 
-def rendered(explanation: Explanation, output: Output) -> Response:
-    """Return the explanation as an answer; `coloured` and `brief` are for a terminal, `brief` in about 40 lines.
+def rendered(explanation: Explanation, output: Output, *, colour: bool = False) -> Response:
+    """Return the explanation as an answer; `brief` has about 40 lines, `colour` gives it those of a terminal.
 
     Its headers tell the same in each form: whoever prints a text need not ask again what it says.
     """
-    answer = _written(explanation, output)
+    answer = _written(explanation, output, _coloured if colour else plain)
     for name, value in zip(HEADERS, _heads(explanation), strict=True):
         answer.headers[name] = value
     return answer
@@ -55,14 +56,14 @@ def _heads(explanation: Explanation) -> tuple[str, str, str, str]:
     return explanation.verdict.value, severities, current, str(explanation.window.end)
 
 
-def _written(explanation: Explanation, output: Output) -> Response:
+def _written(explanation: Explanation, output: Output, style: Style) -> Response:
     match output:
         case Output.JSON:
             return JsonAnswer(report(explanation))
         case Output.TEXT:
             return PlainTextResponse(as_text(explanation_document(explanation)))
         case Output.BRIEF:
-            return PlainTextResponse(as_text(explanation_document(explanation, verbose=False), _coloured))
+            return PlainTextResponse(as_text(explanation_document(explanation, verbose=False), style))
         case Output.COLOURED:
             return PlainTextResponse(as_text(explanation_document(explanation), _coloured))
         case Output.MARKDOWN:

@@ -125,6 +125,14 @@ def test_a_server_that_is_gone_is_not_reported_as_current() -> None:
         assert ask(RunningService(opened.url, SourceOptions()), NOW) == EXIT_COLLECT
 
 
+def test_a_brief_answer_is_plain_unless_colours_are_wanted() -> None:
+    with door() as opened:
+        show(opened.service, judged())
+        path = f"/api/v1/deployments/{NAME}/explanation?output=brief"
+        assert b"\x1b[" not in opened.ask(path).data
+        assert b"\x1b[" in opened.ask(f"{path}&colour=true").data
+
+
 def test_the_root_of_the_api_lists_what_there_is(opened: Door) -> None:
     index = opened.json("/api/v1/")
     assert index["openapi"] == "/api/v1/openapi.json"
