@@ -2,11 +2,13 @@
 
 ## Looks for
 In client records or traces, requests take much longer than the server's own request time for the same requests. The
-spans may belong to clients or to a service in front. The frontend answers at once.
+spans may belong to clients or to a service in front. The frontend answers at once. Or, by the
+client's record, requests wait before they are sent. Meanwhile the server has free instances, and nothing waits there.
 
 ## Means
 Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large
-payloads, JSON instead of binary, a proxy, one connection per request, a busy client. No setting of Triton shortens it.
+payloads, JSON instead of binary, a proxy, one connection per request. Others are a busy client and a small pool of
+connections. No setting of Triton shortens it.
 
 ## Rules out
 - The server's frontend (`frontend-limited`). Reads of its port succeed as fast as those of the metrics port. No thread
@@ -19,13 +21,15 @@ payloads, JSON instead of binary, a proxy, one connection per request, a busy cl
 - Responses that wait for earlier ones in the server (`preserve_ordering` and several instances). No counter or span
   shows it. Where no configuration was read, executions must be too short and too even for such waits.
 - A server that waits for a disk itself.
+- Clients whose requests wait because the server, or another model on it, has no instance free for them.
 - Other callers: if clients and server count different requests, nothing is reported.
 
 ## Do
 1. Send the same request from the server's own host, with `curl -o /dev/null -w '%{time_total}'`. The time that
    disappears belongs to the network.
 2. Send binary tensors (the HTTP binary extension or gRPC) instead of JSON. Keep connections open.
-3. On one host, use shared memory. Across hosts, put clients in the same zone, and compress only large text.
+3. If requests wait before they are sent, raise the client's pool of connections or of requests under way.
+4. On one host, use shared memory. Across hosts, put clients in the same zone, and compress only large text.
 
 ## Sources
 Triton's protocol extensions for binary tensor data and shared memory. server#5095 (6.2 s around a 55 ms engine: nested
@@ -39,10 +43,12 @@ from math import inf
 
 from diagnostics.anatomy.from_calls import is_orchestrated
 from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.entries import ENOUGH_REQUESTS
+from diagnostics.checks.entries import ENOUGH_REQUESTS, busiest_of, waits
 from diagnostics.checks.gates import (
+    BUSY,
     COPIES,
     HOST_FULL,
+    QUEUE,
     THREAD_FREE,
     busy_of,
     expect_any_order,
@@ -52,6 +58,8 @@ from diagnostics.checks.gates import (
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
 from diagnostics.signals.callers import (
     CALLER_SECONDS,
+    CLIENT_CONNECTIONS,
+    CLIENT_DELAY_SECONDS,
     FRONTEND_BUSY,
     HANDLING_SECONDS,
     MISSED_READS,
@@ -99,6 +107,9 @@ CHECK = Check(
         "outside_seconds": WORTHWHILE_TIME,
         "outside_share": WORTHWHILE_PART,
         "waiting_elsewhere": ELSEWHERE,
+        "client_delay_seconds": WORTHWHILE_TIME,
+        "client_delay_share": WORTHWHILE_PART,
+        "busy": BUSY,
         "missed_reads": MISSED,
         "port_lag_share": PORT_WAITS,
         "port_lag_upper_quartile": WORTHWHILE_TIME,
@@ -113,6 +124,49 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one entry."""
+    found = _after_sending(ledger, subject)
+    return found if isinstance(found, Fires) else _before_sending(ledger, subject) or found
+
+
+def _before_sending(ledger: Ledger, subject: Subject) -> Fires | None:
+    """Return the finding that requests wait in their clients for a connection; None where the server is their reason.
+
+    Clients send no more while as many as they have connections for are under way: a server, its frontend or a way to it
+    that is slow makes them wait, too.
+    """
+    outside = ledger.evidence.read(OUTSIDE_SECONDS, subject)
+    if outside.value is None or outside.value >= WORTHWHILE_TIME.value:
+        return None
+    delay, either = ledger.evidence.read(CLIENT_DELAY_SECONDS, subject), ledger.as_alternative()
+    server = ledger.evidence.read(REQUEST_SECONDS, subject)
+    if not delay.value or server.value is None or not either.compare(CLIENT_DELAY_SECONDS.name, delay, WORTHWHILE_TIME):
+        return None
+    if not either.compare("client_delay_share", delay / (delay + server), WORTHWHILE_PART):
+        return None
+    models = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.server == subject.server]
+    if any(ledger.evidence.is_engine(one) for one in models) or any(waits(ledger, one, QUEUE) for one in models):
+        return None
+    if busiest_of(ledger.as_rival(), models, BUSY) or not ledger.at_most(HOST_CPU_BUSY, subject, HOST_FULL):
+        return None
+    connections = ledger.read(CLIENT_CONNECTIONS, subject).value
+    most = f": no more than {Unit.COUNT.show(connections)} are under way then" if connections else ""
+    return Fires(
+        summary=f"requests to {subject.ensemble or subject.model} wait {Unit.SECONDS.show(delay.value)} in their "
+        f"clients before they are sent{most}. The server has instances free",
+        saved_seconds=delay.value,
+        suggestion=Suggestion(
+            text=(
+                f"raise the clients' connections (now {Unit.COUNT.show(connections)})"
+                if connections
+                else "look at the clients' processors and pools of connections"
+            )
+            + "; no setting of Triton shortens this"
+        ),
+    )
+
+
+def _after_sending(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    """Decide by what clients wait once their requests are sent."""
     if not ledger.at_least(REQUESTS, subject, ENOUGH_REQUESTS):
         return Quiet(because="too few requests to judge")
     if _is_part(ledger, subject):

@@ -167,15 +167,20 @@ def stages_of(ledger: Ledger, subject: Subject) -> Sequence[Subject]:
 
 
 def busiest_stage(ledger: Ledger, subject: Subject, limit: Limit) -> bool:
-    """Return whether some stage's instances are busy to the limit; noted for the busiest.
+    """Return whether some stage's instances are busy to the limit (`busiest_of`)."""
+    return busiest_of(ledger, stages_of(ledger, subject), limit)
+
+
+def busiest_of(ledger: Ledger, models: Sequence[Subject], limit: Limit) -> bool:
+    """Return whether some model's instances are busy to the limit; noted for the busiest.
 
     Engines batch inside and have no lanes; they are left out.
 
     Raises:
-        Undecided: the busy share of no stage, or not of every working one, could be read.
+        Undecided: the busy share of no model, or not of every working one, could be read.
 
     """
-    lanes = [stage for stage in stages_of(ledger, subject) if not ledger.evidence.is_engine(stage)]
+    lanes = [model for model in models if not ledger.evidence.is_engine(model)]
     readings = {stage: ledger.evidence.read(INSTANCE_BUSY_SHARE, stage) for stage in lanes}
     missing = [reading.missing for reading in readings.values() if reading.missing not in (None, Missing.IDLE)]
     if missing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from diagnostics.signals.orchestration import client_seconds, ensemble_of
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
+from diagnostics.window.parsed import ClientRequest
 from diagnostics.window.traces import NANOSECOND, TracedRequest
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
 from diagnostics.wire.host import HostThread
@@ -204,6 +205,12 @@ FRONTEND_CPU_WAIT = Signal(
 
 
 _CLIENT = "client records"
+# Timers and threads are late by less.
+_LATE_SECONDS = 0.005
+# A client notes the end of one request up to a millisecond after the next one took its connection.
+_SAME_MOMENT = 0.001
+# Nine in ten alike are no chance of a number that varies.
+_MOST_ALIKE = 0.9
 
 
 def requests_of(view: ModelView) -> list[TracedRequest]:
@@ -252,6 +259,39 @@ def _outside_from_clients(view: ModelView) -> Reading:
         events=whole.events,
         span=whole.span,
     )
+
+
+def _sent_late(view: ModelView) -> list[ClientRequest]:
+    """Return the answered requests to the model or ensemble of which their client says how late it sent them."""
+    return [
+        one
+        for one in view.window.clients
+        if one.ok and one.delay is not None and one.model == view.model and view.start <= one.at <= view.end
+    ]
+
+
+def _delay(view: ModelView) -> Reading:
+    delays = [one.delay for one in _sent_late(view) if one.delay is not None]
+    if not delays:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _CLIENT)
+    return mean_reading(delays, Unit.SECONDS, _CLIENT)
+
+
+def _under_way(view: ModelView) -> Reading:
+    """Of requests that were sent late, how many of the same clients' are under way then: with a full pool, always N.
+
+    A client that is late for another reason sends them whatever is under way.
+    """
+    late = [one.at for one in _sent_late(view) if (one.delay or 0.0) >= _LATE_SECONDS]
+    if len(late) < FEWEST_EVENTS:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS if late else Missing.IDLE, Unit.COUNT, _CLIENT)
+    begun = sorted(one.at for one in view.window.clients)
+    ended = sorted(one.at + one.seconds for one in view.window.clients)
+    counts = sorted(bisect_right(begun, at) - bisect_right(ended, at + _SAME_MOMENT) for at in late)
+    middle = counts[len(counts) // 2]
+    if sum(abs(count - middle) <= 1 for count in counts) < _MOST_ALIKE * len(counts):
+        return Reading.unknown(Missing.CONFLICTING, Unit.COUNT, _CLIENT)
+    return Reading.of(float(middle), Unit.COUNT, _CLIENT, events=len(counts))
 
 
 def _source_of_time(view: ModelView) -> str | None:
@@ -367,6 +407,18 @@ OUTSIDE_SECONDS = _signal(
     "Mean time that a client waits beyond the request's time in the server: network, encoding, the client itself.",
     _outside_from_traces,
     _outside_from_clients,
+)
+CLIENT_DELAY_SECONDS = _signal(
+    "client_delay_seconds",
+    Unit.SECONDS,
+    "Mean time that a request waits in its client before it is sent, by the client's record (`delay_ms`).",
+    _delay,
+)
+CLIENT_CONNECTIONS = _signal(
+    "client_connections",
+    Unit.COUNT,
+    "Requests of the clients that are under way whenever one is sent late: as many as their pool has connections.",
+    _under_way,
 )
 HANDLING_SECONDS = _signal(
     "handling_seconds",

@@ -48,6 +48,7 @@ class ClientRequest:
         seconds: time from sending to the whole answer.
         ok: whether it was answered as asked.
         code: the status code; None when none came back.
+        delay: seconds from the time at which it was due to that of sending; None where the client does not say.
 
     """
 
@@ -56,6 +57,7 @@ class ClientRequest:
     seconds: float
     ok: bool
     code: int | None = None
+    delay: float | None = None
 
 
 def parse_client(body: bytes) -> tuple[ClientRequest, ...]:
@@ -83,6 +85,7 @@ class _ClientLine(msgspec.Struct):
     model: str
     ok: bool = True
     code: int | None = None
+    delay_ms: float | None = None
 
 
 _CLIENT_LINE = msgspec.json.Decoder(_ClientLine)
@@ -95,8 +98,14 @@ def _request(line: bytes) -> ClientRequest | None:
         return _unusual_request(line)
     if not abs(usual.t) <= LARGEST_NUMBER >= abs(usual.ms):
         return None
-    seconds = max(usual.ms, 0.0) * _MILLISECOND
-    return ClientRequest(at=usual.t, model=usual.model, seconds=seconds, ok=usual.ok, code=usual.code)
+    seconds, delay = max(usual.ms, 0.0) * _MILLISECOND, _delay(usual.delay_ms)
+    return ClientRequest(at=usual.t, model=usual.model, seconds=seconds, ok=usual.ok, code=usual.code, delay=delay)
+
+
+def _delay(ms: object) -> float | None:
+    """Return the seconds of a delay in milliseconds; None where it is no number."""
+    found = number(ms)
+    return None if found is None else max(found, 0.0) * _MILLISECOND
 
 
 def _unusual_request(line: bytes) -> ClientRequest | None:
@@ -116,6 +125,7 @@ def _unusual_request(line: bytes) -> ClientRequest | None:
         seconds=max(ms, 0.0) * _MILLISECOND,
         ok=value.get("ok") is not False,
         code=code if isinstance(code, int) else None,
+        delay=_delay(value.get("delay_ms")),
     )
 
 

@@ -587,7 +587,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: clients wait much longer than the server works",
-              "description": "Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large payloads, JSON instead of binary, a proxy, one connection per request, a busy client. No setting of Triton shortens it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large payloads, JSON instead of binary, a proxy, one connection per request. Others are a busy client and a small pool of connections. No setting of Triton shortens it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/client-or-transport-bound.md"
             }
           },

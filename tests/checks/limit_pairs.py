@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diagnostics.signals.callers import FRONTEND_CPU_WAIT, PORT_LAG, WAITING_ELSEWHERE
+from diagnostics.signals.callers import CLIENT_DELAY_SECONDS, FRONTEND_CPU_WAIT, PORT_LAG, WAITING_ELSEWHERE
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
@@ -27,7 +27,7 @@ from diagnostics.signals.triton import INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_RA
 
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
-    *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
+    *(BATCH_MARGINAL_COST, CLIENT_DELAY_SECONDS, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
     *(LARGEST_NEW_SIZE, NEW_SIZE_COMPUTE_SECONDS, NEW_SIZE_QUEUE_SECONDS, NEW_SIZE_SECONDS, NEW_SIZE_SLOWDOWN),
     *(
         NEW_SIZES,
@@ -123,6 +123,12 @@ client-or-transport-bound requests requests 27.9 quiet 32.1 fires
 client-or-transport-bound outside_seconds outside_seconds 0.00465 quiet 0.00535 fires outside_seconds=0.008 \
     request_seconds=0.005 handling_seconds=2e-05
 client-or-transport-bound outside_share outside_seconds 0.008106 quiet 0.009559 fires
+client-or-transport-bound client_delay_seconds client_delay_seconds 0.00465 quiet 0.00535 fires \
+    outside_seconds=0.001 request_seconds=0.005 queue_seconds=0 instance_busy_share=0.1
+client-or-transport-bound client_delay_share client_delay_seconds 0.00810 quiet 0.00957 fires outside_seconds=0.001 \
+    queue_seconds=0 instance_busy_share=0.1
+client-or-transport-bound busy instance_busy_share 0.651 fires 0.749 quiet client_delay_seconds=0.08 \
+    outside_seconds=0.001 queue_seconds=0
 client-or-transport-bound waiting_elsewhere waiting_elsewhere 0.465 fires 0.535 quiet
 client-or-transport-bound missed_reads missed_reads 0.0465 fires 0.0535 quiet
 client-or-transport-bound host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
