@@ -118,6 +118,7 @@ class Fires:
         suggestion: what to do.
         severity: None takes it from the harm.
         began: Unix seconds at which it began, where the check knows; None where the course of its claims tells.
+        model: the stage of the subject's entry that it is about; empty where it is about the subject itself.
 
     """
 
@@ -129,6 +130,7 @@ class Fires:
     suggestion: Suggestion | None = None
     severity: Severity | None = None
     began: float | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

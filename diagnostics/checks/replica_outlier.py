@@ -103,6 +103,7 @@ def _finding(ledger: Ledger, subject: Subject, stage: Subject, excess: float, qu
             *((Claim(stage=name, phase=Phase.QUEUE, seconds=queue),) if queue > 0 else ()),
         ),
         saved_seconds=excess + queue,
+        model=name,
         suggestion=Suggestion(
             text=f"take {subject.server} out of the balancer, and compare its clocks, neighbours, driver and limits "
             "with a healthy one",

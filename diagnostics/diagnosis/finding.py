@@ -299,9 +299,10 @@ def _finding(result: Result, fires: Fires, cells: Cells) -> Finding:
 
 
 def subject_of(result: Result) -> Subject:
-    """Return what a finding made of the result is about: a model as seen from its entry."""
+    """Return what a finding made of the result is about: a model as seen from its entry, or a stage of it."""
     entry, on = result.entry, result.subject
-    return on.within(entry.ensemble if entry and on.model else on.ensemble)
+    found = on.within(entry.ensemble if entry and on.model else on.ensemble)
+    return replace(found, model=result.fires.model) if result.fires and result.fires.model else found
 
 
 def id_of(result: Result) -> str:

@@ -37,6 +37,7 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "gpu-saturated": ("gpu-contended-by-other-process", "gpu-contended-by-colocated-model", "gpu-fault"),
     "gpu-throttled": ("gpu-saturated", "gpu-contended-by-other-process", "gpu-fault"),
+    "replica-outlier": ("version-regression",),
     "over-instanced": ("gpu-contended-by-other-process",),
     OUTAGE: ("gpu-memory-pressure", "gpu-fault"),
     "single-instance-serialization": (

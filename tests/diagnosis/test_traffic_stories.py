@@ -282,7 +282,7 @@ class TestFleets:
         slow = Did(requests=40, seconds=0.09, infer=0.08)
         found = self.fleet(slow, BUSY, BUSY)
 
-        assert found["replica-outlier"].subject.server == "triton-0"
+        assert (found["replica-outlier"].subject.server, found["replica-outlier"].subject.model) == ("triton-0", "m")
         assert "replica-imbalance" not in found
 
     def test_servers_that_are_alike_are_nothing(self) -> None:
