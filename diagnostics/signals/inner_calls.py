@@ -284,7 +284,7 @@ def _lengthened(own: CallCounters, some: Sequence[_Candidate]) -> bool:
 
 def _now_and_then(own: CallCounters, candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
     """Return models that fill the executions at each read, however often they are called; none where chance may."""
-    sets = (one for one in _subsets(candidates, _MOST_BY_TIME) if _part(one) >= _CLOSELY and _steadily(own, one))
+    sets = (one for one in _subsets(candidates, _MOST_BY_TIME) if _part(one) >= _FILLED and _steadily(own, one))
     return max(sets, key=_part, default=())
 
 

@@ -256,6 +256,18 @@ def test_calls_that_are_not_always_made_are_found_where_their_time_agrees_at_eac
     assert called({**story, "seldom": did(story["seldom"][0], [round(one / 2.5) for one in OTHERS])}) == {}
 
 
+@pytest.mark.parametrize(("own", "callees"), [(0.007, {"wrapper": ["seldom"]}), (0.012, {})])
+def test_a_caller_for_some_requests_is_found_where_it_works_a_tenth_of_its_time_itself(
+    own: float, callees: Mapping[str, list[str]]
+) -> None:
+    seldom = [round(0.4 * count) for count in COUNTS]
+    held = [
+        Did(requests=n, seconds=0.4, queue=0.3, infer=own + 0.2 * k / n) for n, k in zip(COUNTS, seldom, strict=True)
+    ]
+
+    assert called({"wrapper": held, "seldom": did(Did(seconds=0.2, queue=0.15, infer=0.05), seldom)}) == callees
+
+
 def test_a_callee_with_callers_of_its_own_is_found_where_both_take_longer_together() -> None:
     longer = [0.06 + 0.01 * (count % 7) for count in OTHERS]
     story = {
