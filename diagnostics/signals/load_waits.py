@@ -17,7 +17,7 @@ import msgspec
 
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
-from diagnostics.signals.stalls import in_load, is_denied, loads_seen
+from diagnostics.signals.stalls import in_load, is_denied, loads_seen, waits_without
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, Happened, ServerChange, touch
@@ -151,12 +151,10 @@ def _how_many(seconds: float, steps: Sequence[CounterStep], loads: Sequence[Serv
 
 
 def _before(steps: Sequence[CounterStep], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
-    """Return per step the excess that its requests would have had as those had before the load."""
-    found, rate = [], 0.0
-    for step, seconds, inside in zip(steps, excess, marked, strict=True):
-        rate = rate if inside else seconds / step.values[Counter.SUCCESS]
-        found.append(rate * step.values[Counter.SUCCESS])
-    return found
+    """Return per step the excess that its requests would have without the load."""
+    requests = [step.values[Counter.SUCCESS] for step in steps]
+    each = waits_without([seconds / many for seconds, many in zip(excess, requests, strict=True)], marked)
+    return [seconds * many for seconds, many in zip(each, requests, strict=True)]
 
 
 def _from_answers(steps: Sequence[CounterStep], loads: Sequence[ServerChange], source: str) -> _Held:

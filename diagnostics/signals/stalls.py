@@ -244,15 +244,34 @@ def _overlap(step: CounterStep, load: ServerChange) -> bool:
     return load.since < step.end and (step.start < load.at or step.start <= load.since)
 
 
+def waits_without(each: Sequence[float], inside: Sequence[bool]) -> list[float]:
+    """Return per step the wait of a request that no load would explain: as before it, and growing as it grew there.
+
+    One step that is longer than the one before is chance; two in a row are a queue that lengthens.
+
+    Args:
+        each: seconds per request and step, in time order.
+        inside: whether a step is in a load.
+
+    """
+    found: list[float] = []
+    before, longer, growth = 0.0, 0.0, 0.0
+    for seconds, marked in zip(each, inside, strict=True):
+        if not marked:
+            longer, sooner = max(seconds - before, 0.0) if found else 0.0, longer
+            growth = min(longer, sooner)
+        before = before + growth if marked else seconds
+        found.append(before)
+    return found
+
+
 def _beyond_before(steps: Sequence[CounterStep], excess: Sequence[float], inside: Sequence[bool]) -> Iterator[float]:
-    """Yield the excess of each step in a load beyond what waited before it: a load does not bring about that."""
-    before = 0.0
-    for step, seconds, marked in zip(steps, excess, inside, strict=True):
-        requests = step.values[Counter.SUCCESS]
+    """Yield the excess of each step in a load beyond what would have waited without it."""
+    requests = [step.values[Counter.SUCCESS] for step in steps]
+    usual = waits_without([seconds / many for seconds, many in zip(excess, requests, strict=True)], inside)
+    for seconds, many, without, marked in zip(excess, requests, usual, inside, strict=True):
         if marked:
-            yield max(seconds - before * requests, 0.0)
-        else:
-            before = seconds / requests
+            yield max(seconds - without * many, 0.0)
 
 
 def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> Callable[[ModelView], Reading]:

@@ -279,6 +279,11 @@ class TestWhatWaitedBeforeALoad:
         assert self.share(*[0.01] * 4, 0.31, 0.31, *[0.01] * 6) == 0.0
         assert self.share(*[0.01] * 4, 0.11, 0.31, *[0.01] * 6) == pytest.approx(0.2 / 0.4)
 
+    def test_a_queue_that_lengthened_up_to_it_would_have_gone_on(self) -> None:
+        """As where an autoscaler loads a model with more instances because its queue is long."""
+        assert self.share(*[0.01] * 2, 0.11, 0.21, 0.31, 0.41, 0.21, *[0.01] * 5) == pytest.approx(0.0)
+        assert self.share(*[0.01] * 2, 0.11, 0.21, 0.31, 0.91, 0.21, *[0.01] * 5) == pytest.approx(0.5 / 1.7)
+
     def test_what_waits_only_during_it_is(self) -> None:
         assert self.share(*[0.01] * 5, 0.31, *[0.01] * 6) == pytest.approx(1.0)
 
