@@ -30,13 +30,14 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import caller_of, stages_of
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.checks.instances import prediction, queue_of
 from diagnostics.evidence.capacity import stage_load
-from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.ledger import WORTHWHILE_TIME, Ledger, Limit
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
-from diagnostics.signals.signal import Reading, Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict
@@ -109,13 +110,47 @@ def _gathering(ledger: Ledger, subject: Subject, window: Reading) -> Reading:
     return window if fills >= window.value else Reading.of(fills, Unit.SECONDS, window.source)
 
 
-def _without_window(ledger: Ledger, subject: Subject) -> Fires | Quiet:
-    load = stage_load(ledger, subject)
-    forecast = predict(replace(load, delay_seconds=0.0))
+def _saved(ledger: Ledger, subject: Subject) -> tuple[StageForecast, Reading]:
+    """Return the forecast of a stage without its window, and what that saves; unknown where it could not keep up.
+
+    Raises:
+        Undecided: the stage's load could not be read.
+
+    """
+    forecast = predict(replace(stage_load(ledger, subject), delay_seconds=0.0))
     if forecast.queue_seconds is None:
+        return forecast, Reading.unknown(Missing.CONFLICTING, Unit.SECONDS)
+    return forecast, ledger.evidence.read(QUEUE_SECONDS, subject) - queue_of(forecast)
+
+
+def _of_all_windows(ledger: Ledger, subject: Subject, own: Reading) -> Reading:
+    """Return what requests of the subject's entry are saved without the windows of all its stages with time left.
+
+    A window of some hundredths of a second is a small part of a request; several add up.
+    """
+    whole = own
+    for stage in stages_of(ledger, caller_of(ledger, subject)):
+        read = ledger.evidence.read
+        window, busy = read(BATCH_DELAY, stage).value, read(INSTANCE_BUSY_SHARE, stage).value
+        queue = read(QUEUE_SECONDS, stage).value
+        if stage.model == subject.model or not window or queue is None or busy is None or busy > BUSY.value:
+            continue
+        if LEAST_OF_WINDOW.value <= queue / window <= MOST_OF_WINDOW.value:
+            _, saved = _saved(ledger, stage)
+            whole = whole if saved.value is None else whole + saved
+    return whole
+
+
+def _without_window(ledger: Ledger, subject: Subject) -> Fires | Quiet:
+    forecast, saved = _saved(ledger, subject)
+    if saved.value is None:
         return Quiet(because="without the window the stage could not keep up")
-    saved = ledger.evidence.read(QUEUE_SECONDS, subject) - queue_of(forecast)
-    if not ledger.worthwhile("predicted_saving", subject, saved):
+    either = ledger.as_alternative()
+    alone = either.worthwhile("predicted_saving", subject, saved)
+    if not alone and (
+        saved.value < WORTHWHILE_TIME.value
+        or not either.worthwhile("all_windows_saving", subject, _of_all_windows(ledger, subject, saved))
+    ):
         return Quiet(because="a shorter window would not shorten requests enough to be worth it")
     window, queue = ledger.need(BATCH_DELAY, subject), ledger.need(QUEUE_SECONDS, subject)
     return Fires(
