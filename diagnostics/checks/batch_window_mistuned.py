@@ -2,7 +2,7 @@
 
 ## Looks for
 Dynamic batching has `max_queue_delay_microseconds`, and instances are mostly idle. The mean queue time is close to that
-window. If batches fill sooner, it is close to their fill time.
+window. If batches fill sooner, it is close to their fill time. Windows of several stages of an ensemble count together.
 
 ## Means
 Nearly every request waits for the window while the batcher gathers others. With free instances, this only adds latency.

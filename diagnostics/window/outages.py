@@ -386,8 +386,8 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         tries = [one for one in failed if sooner < one.at <= later]
         back = later if later in answered else None
         until = later - usual if back else later
-        since, until = (tries[0].at, tries[-1].at) if tries else (sooner + usual, until)
         tried = bool(tries) and _longest_untried(sooner, tries, later) <= (later - sooner) / 2
+        since, until = (tries[0].at, tries[-1].at) if tried else (sooner + usual, until)
         yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried)
 
 

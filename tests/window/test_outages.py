@@ -214,6 +214,7 @@ class TestServers:
         (one,) = found([*self.restarted(4), failed])
 
         assert one.tried is tried
+        assert (one.since, one.until) == pytest.approx((at, at) if tried else (14.0, 20.0))
 
     def test_a_clock_that_is_set_leaves_no_hole_where_steady_time_went_on(self) -> None:
         steady = story_scrapes({M: [BUSY] * 10, OTHER: [BUSY] * 10})
