@@ -86,8 +86,8 @@ def machine_records(reader: SampleReader, servers: Sequence[str], span: tuple[fl
     there = matcher(INSTANCE, f"({pattern})(:[0-9]+)?", sign="=~")
     found: dict[str, dict[str, list[SampledSeries]]] = {}
     known = bool(hosts) and len(pattern) < _LONGEST_MATCHER
-    asked = ([_MACHINES, there], [*_PROCESSORS, there]) if known else ()
-    for one in (one for matchers in asked for one in _read(reader, matchers, span)):
+    selections = ([_MACHINES, there], [*_PROCESSORS, there]) if known else ()
+    for one in (one for matchers in selections for one in _read(reader, matchers, span)):
         instance = one.labels.get(INSTANCE, "")
         found.setdefault(_host_of(instance), {}).setdefault(instance, []).append(one)
     for server in servers:
