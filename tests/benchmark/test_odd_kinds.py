@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
-from tests.benchmark import again, third
+from tests.benchmark import again, fourth, third
 from tests.benchmark.again import OddDrawn
 from tests.benchmark.again.record import Change, OddIncident, label_of
 from tests.benchmark.kinds import FAULTS as KINDS
@@ -53,6 +53,12 @@ SETS = {
         module=third,
         named_before={*NAMED, *again.FAULTS, *again.LOOKALIKES},
         helps_below=0.6,
+    ),
+    "fourth": OddSet(
+        folder=FIXTURES / "unnamed_fourth",
+        module=fourth,
+        named_before={*NAMED, *again.FAULTS, *again.LOOKALIKES, *third.FAULTS, *third.LOOKALIKES},
+        helps_below=0.7,
     ),
 }
 FIRST = [one for odd in SETS.values() for one in odd.drawn.values() if one.seed == 0]

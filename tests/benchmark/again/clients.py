@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import queue
 import random
 import struct
 import threading
@@ -45,6 +46,10 @@ class OddLoad(Load):
         stamped_from: share of the recording from which on each request differs from all others; 0 for never.
         rows_later: rows from the middle on; 0 for the same.
         as_text: numbers are sent as text however many they are.
+        bytes_back: answers are bytes, not text.
+        pool: above 0, all requests share so many connections, and the wait for one is part of what a client sees.
+        hedges_ms: a request without an answer after so long is sent once more beside the first, from `later` on.
+        distinct_later: requests are so many different ones from the share `later` on; 0 for `distinct`.
     """
 
     begins: float = 0.0
@@ -62,6 +67,10 @@ class OddLoad(Load):
     stamped_from: float = 0.0
     rows_later: int = 0
     as_text: bool = False
+    bytes_back: bool = False
+    pool: int = 0
+    hedges_ms: float = 0.0
+    distinct_later: int = 0
 
 
 def odd(load: Load, **values: object) -> OddLoad:
@@ -91,13 +100,15 @@ class _OddStream:
         self.load, self.url, self.seconds, self.seed = load, url, seconds, seed
         self.begins, self.started = load.begins * seconds, time.monotonic()
         self.chance, self.local = random.Random(seed), threading.local()
+        self.hedging = ThreadPoolExecutor(max_workers=2 * _IN_FLIGHT)
         self.records: list[SentRequest] = []
 
     def run(self) -> None:
         """Send all of it, and return when all is answered."""
-        with ThreadPoolExecutor(max_workers=self.load.clients or _IN_FLIGHT) as pool:
-            if self.load.clients:
-                work = [pool.submit(self._loop) for _ in range(self.load.clients)]
+        load = self.load
+        with self.hedging, ThreadPoolExecutor(max_workers=load.pool or load.clients or _IN_FLIGHT) as pool:
+            if load.clients:
+                work = [pool.submit(self._loop) for _ in range(load.clients)]
             else:
                 work = [pool.submit(self._at, due, number) for number, due in enumerate(self._dues())]
             for one in work:
@@ -131,15 +142,35 @@ class _OddStream:
         path += "/generate_stream" if load.stream else "/infer"
         body, headers = self._odd_body(due, number)
         for _ in range(load.attempts):
-            sent, code = time.time(), 0
-            try:
-                code = self._once(path, body, headers)
-            except (OSError, http.client.HTTPException):
-                self._drop()
+            # Who waits for a connection of a pool has asked when the request was due.
+            sent = time.time() - (max(0.0, time.monotonic() - self.started - due) if load.pool else 0.0)
+            hedged = load.hedges_ms and due >= load.later * self.seconds
+            code = (self._hedged if hedged else self._code)(path, body, headers)
             ms = (time.time() - sent) * 1e3
             self.records.append(SentRequest(t=sent, model=model, ms=ms, ok=code == 200, code=code))
             if code == 200:
                 break
+
+    def _hedged(self, path: str, body: bytes, headers: dict[str, str]) -> int:
+        """Send a request, and once more if no answer comes in time; return the status of the first answer."""
+        codes: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+        def send_one() -> None:
+            codes.put(self._code(path, body, headers))
+
+        self.hedging.submit(send_one)
+        try:
+            return codes.get(timeout=self.load.hedges_ms / 1e3)
+        except queue.Empty:
+            self.hedging.submit(send_one)
+            return codes.get()
+
+    def _code(self, path: str, body: bytes, headers: dict[str, str]) -> int:
+        try:
+            return self._once(path, body, headers)
+        except (OSError, http.client.HTTPException):
+            self._drop()
+            return 0
 
     def _once(self, path: str, body: bytes, headers: dict[str, str]) -> int:
         load = self.load
@@ -185,18 +216,20 @@ class _OddStream:
             values = load.giant_values
         if load.rows_later and due >= self.seconds / 2:
             rows = load.rows_later
-        first = float(number % load.distinct) if load.distinct else 0.0
+        distinct = load.distinct_later if load.distinct_later and due >= load.later * self.seconds else load.distinct
+        first = float(number % distinct) if distinct else 0.0
         if load.stamped_from and due >= load.stamped_from * self.seconds:
             first = 1000.0 + number
-        return _encoded(first, values, rows, as_text=load.as_text)
+        return _encoded(first, values, rows, as_text=load.as_text, bytes_back=load.bytes_back)
 
 
 @lru_cache(maxsize=64)
-def _encoded(first: float, values: int, rows: int, *, as_text: bool) -> tuple[bytes, dict[str, str]]:
+def _encoded(first: float, values: int, rows: int, *, as_text: bool, bytes_back: bool) -> tuple[bytes, dict[str, str]]:
     data = [first, *([0.25] * (values - 1))] * rows
     tensor: dict[str, object] = {"name": "IN", "datatype": "FP32", "shape": [rows, values]}
     if as_text or len(data) < _AS_BYTES:
-        return json.dumps({"inputs": [{**tensor, "data": data}]}).encode(), {}
+        back = {"parameters": {"binary_data_output": True}} if bytes_back else {}
+        return json.dumps({"inputs": [{**tensor, "data": data}], **back}).encode(), {}
     tensor["parameters"] = {"binary_data_size": 4 * len(data)}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
     return head + struct.pack(f"<{len(data)}f", *data), {_LENGTH: str(len(head))}

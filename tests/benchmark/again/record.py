@@ -7,14 +7,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.loadgen.load import SentRequest
 from tests.benchmark.again.clients import send
-from tests.benchmark.kinds.record import happen, observe, seen_by_clients, serving, write_capture
+from tests.benchmark.kinds.record import Running, observe, seen_by_clients, serving, under_load, write_capture
 from tests.benchmark.kinds.sights import sight_of
 from tests.benchmark.kinds.world import Incident
 from tests.benchmark.record import helped_most
@@ -55,12 +55,14 @@ class OddIncident(Incident):
         trial: seconds of each trial.
         felt_by: the model whose clients are compared; empty for all.
         slow_log: bytes a second that the server's log takes; 0 for a log of full speed.
+        second: what another server beside it is, what its clients send and what happens to it; None for a single one.
     """
 
     changes: tuple[Change, ...] = ()
     trial: float = 24.0
     felt_by: str = ""
     slow_log: float = 0.0
+    second: OddIncident | None = None
 
 
 def record(
@@ -68,14 +70,11 @@ def record(
 ) -> dict[str, object]:
     """Record one incident as `folder/name.tar.xz`; return its label, and beside it what the clients saw."""
     sight = sight_of(incident)
-    with (
-        _log(incident) as options,
-        Spans() as spans,
-        serving(replace(incident, options=options), environment, spans.url if sight.traces else "") as running,
-    ):
-        scrapes, clients = observe(incident, running, sight, seed, send)
-        running.server.check()
-        events = [f"{at - clients[0].t:.1f} {what}" for at, what in running.done]
+    with Spans() as spans, _fleet(incident, environment, spans.url if sight.traces else "") as fleet:
+        scrapes, clients = observe(fleet, sight, seed, send)
+        for _, running in fleet:
+            running.server.check()
+        events = [f"{at - clients[0].t:.1f} {what}" for _, running in fleet for at, what in running.done]
     kept = [scrape for scrape in [*scrapes, *spans.scrapes()] if sight.shows(scrape)]
     write_capture(folder / f"{name}.tar.xz", name, kept, clients, sight)
     tried = {change.what: _trial(incident, change.incident, environment, seed) for change in incident.changes}
@@ -116,15 +115,20 @@ def _trial(incident: OddIncident, changed: Incident, environment: TritonEnvironm
     """Return what clients feel after one change, in milliseconds: the mean latency, failures counted dear."""
     assert isinstance(changed, OddIncident)
     changed = replace(changed, seconds=incident.trial, cores=incident.cores)
-    clients: list[SentRequest] = []
-    with _log(changed) as options, serving(replace(changed, options=options), environment) as running:
-        load = threading.Thread(
-            target=lambda: clients.extend(send(changed.loads, running.server.http_url, changed.seconds, seed))
-        )
-        load.start()
-        happen(changed, running, time.monotonic())
-        load.join()
+    with _fleet(changed, environment) as fleet, under_load(fleet, changed.seconds, seed, send) as (_, clients):
+        pass
     return round(_felt(changed, clients), 1)
+
+
+@contextmanager
+def _fleet(
+    incident: OddIncident, environment: TritonEnvironment, spans: str = ""
+) -> Iterator[list[tuple[Incident, Running]]]:
+    """Run the servers of an incident. Only a single one is traced: a body of spans does not say which it is from."""
+    with _log(incident) as options, ExitStack() as stack:
+        parts = [replace(incident, options=options), *([incident.second] if incident.second else [])]
+        url = "" if incident.second else spans
+        yield [(part, stack.enter_context(serving(part, environment, url))) for part in parts]
 
 
 def _felt(incident: OddIncident, clients: Sequence[SentRequest]) -> float:

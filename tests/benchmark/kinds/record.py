@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -147,7 +148,7 @@ def record(incident: Incident, name: str, folder: Path, environment: TritonEnvir
     """Record one incident as `folder/name.tar.xz`; return its label, and beside it what the clients saw."""
     sight = sight_of(incident)
     with Spans() as spans, serving(incident, environment, spans.url if sight.traces else "") as running:
-        scrapes, clients = observe(incident, running, sight, seed)
+        scrapes, clients = observe([(incident, running)], sight, seed)
         running.server.check()
         events = [f"{at - clients[0].t:.1f} {what}" for at, what in running.done]
     kept = [scrape for scrape in [*scrapes, *spans.scrapes()] if sight.shows(scrape)]
@@ -216,33 +217,54 @@ def _reserved(pairs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
 
 
 def observe(
-    incident: Incident, running: Running, sight: Sight, seed: int, sending: Sending = send
+    fleet: Sequence[tuple[Incident, Running]], sight: Sight, seed: int, sending: Sending = send
 ) -> tuple[list[Scrape], list[SentRequest]]:
-    """Read a server for as long as its incident lasts; return what was read and what clients saw."""
-    target = discover(running.server.http_url, SourceOptions())
-    machine = Machine([target], gpus=False)
-    clients: list[SentRequest] = []
-    load = threading.Thread(
-        target=lambda: clients.extend(sending(incident.loads, running.server.http_url, incident.seconds, seed))
-    )
-    started = time.monotonic()
-    load.start()
-    events = threading.Thread(target=happen, args=(incident, running, started))
-    events.start()
-    begins = max(_SETTLING, incident.fault_at * incident.seconds + sight.late if sight.late else 0.0)
-    time.sleep(max(0.0, started + begins - time.monotonic()))
-    sources = [target, *([machine] if machine.local else [])]
-    scrapes = list(collect(sources, sight.interval, seconds=incident.seconds - begins - 0.5))
-    scrapes += repository_scrapes(running.repository, [target.name])
-    if sight.log:
-        body = running.server.log_path.read_bytes()
-        scrapes.append(Scrape(server=target.name, kind=BodyKind.LOG, at=scrapes[0].at, mono=scrapes[0].mono, body=body))
-    events.join()
-    load.join()
-    target.close()
-    machine.close()
-    scrapes = [replace(s, server="triton-0" if s.server == target.name else s.server) for s in scrapes]
+    """Read servers for as long as the incident of the first lasts; return what was read and what clients saw."""
+    incident = fleet[0][0]
+    targets = [discover(running.server.http_url, SourceOptions()) for _, running in fleet]
+    machine = Machine(targets, gpus=False)
+    with under_load(fleet, incident.seconds, seed, sending) as (started, clients):
+        begins = max(_SETTLING, incident.fault_at * incident.seconds + sight.late if sight.late else 0.0)
+        time.sleep(max(0.0, started + begins - time.monotonic()))
+        sources = [*targets, *([machine] if machine.local else [])]
+        scrapes = list(collect(sources, sight.interval, seconds=incident.seconds - begins - 0.5))
+        at, mono = scrapes[0].at, scrapes[0].mono
+        for target, (_, running) in zip(targets, fleet, strict=True):
+            scrapes += repository_scrapes(running.repository, [target.name])
+            if sight.log:
+                body = running.server.log_path.read_bytes()
+                scrapes.append(Scrape(server=target.name, kind=BodyKind.LOG, at=at, mono=mono, body=body))
+    for source in (*targets, machine):
+        source.close()
+    names = {target.name: f"triton-{number}" for number, target in enumerate(targets)}
+    scrapes = [replace(scrape, server=names.get(scrape.server, scrape.server)) for scrape in scrapes]
     return [without_standin(scrape) for scrape in scrapes], clients
+
+
+@contextmanager
+def under_load(
+    fleet: Sequence[tuple[Incident, Running]], seconds: float, seed: int, sending: Sending = send
+) -> Iterator[tuple[float, list[SentRequest]]]:
+    """Send what clients send to each server and let its events happen; leave when all is answered.
+
+    Yields when it began, on the monotonic clock, and the list that holds what clients saw in the end.
+    """
+    clients: list[SentRequest] = []
+    started = time.monotonic()
+    with ThreadPoolExecutor(max_workers=2 * len(fleet)) as pool:
+        loads = [
+            pool.submit(sending, incident.loads, running.server.http_url, seconds, seed + 1000 * number)
+            for number, (incident, running) in enumerate(fleet)
+        ]
+        events = [
+            pool.submit(happen, replace(incident, seconds=seconds), running, started) for incident, running in fleet
+        ]
+        yield started, clients
+        for event in events:
+            event.result()
+        for load in loads:
+            clients += load.result()
+    clients.sort(key=lambda one: one.t)
 
 
 def happen(incident: Incident, running: Running, started: float) -> None:
@@ -261,7 +283,8 @@ def write_capture(
     """Write what was read and, if it is in sight, what clients saw, as a capture."""
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
     window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS]
-    with CaptureWriter(path, name, ["triton-0"], sight.interval, trace_rate=_TRACE_RATE, overwrite=True) as writer:
+    servers = sorted({scrape.server for scrape in scrapes if scrape.kind is BodyKind.METRICS})
+    with CaptureWriter(path, name, servers, sight.interval, trace_rate=_TRACE_RATE, overwrite=True) as writer:
         for scrape in scrapes:
             writer.add(scrape)
         if sight.clients:
@@ -295,14 +318,8 @@ def _label(incident: Incident, measured: Mapping[str, float], clients: Sequence[
 def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> float:
     """Return the mean latency in milliseconds that clients see after one change, warm."""
     repaired = replace(repaired, seconds=_TRIAL)
-    with serving(repaired, environment) as running:
-        clients: list[SentRequest] = []
-        load = threading.Thread(
-            target=lambda: clients.extend(send(repaired.loads, running.server.http_url, _TRIAL, seed))
-        )
-        load.start()
-        happen(repaired, running, time.monotonic())
-        load.join()
+    with serving(repaired, environment) as running, under_load([(repaired, running)], _TRIAL, seed) as (_, clients):
+        pass
     return _mean_ms(clients)
 
 

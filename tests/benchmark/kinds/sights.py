@@ -52,6 +52,8 @@ SIGHTS = {
     "no-statistics": Sight(hidden=frozenset({BodyKind.STATISTICS}), clients=False),
     "metrics-15s": Sight(hidden=_BESIDES, clients=False, interval=15.0),
     "late": Sight(late=2.5),
+    "all-15s": Sight(clients=False, interval=15.0),
+    "metrics-and-clients": Sight(hidden=_BESIDES, interval=5.0),
 }
 
 

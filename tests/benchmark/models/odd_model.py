@@ -1,9 +1,11 @@
 """A model of a drawn kind with an oddity: it stands still at times, ages, compiles, or calls others too often."""
 
+import fcntl
 import hashlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
@@ -29,6 +31,10 @@ class TritonPythonModel(KindModel):
     standin_idle_ms, standin_wakes_ms: an execution after so long without one takes longer.
     standin_spinners: so many threads spin while an execution lasts.
     standin_lock_of: the model whose lock it takes; needs `standin_locked`.
+    standin_squared_ms: what an execution of n rows costs on top, times n².
+    standin_permits: so many of its instances may execute at once.
+    standin_fails_share, standin_fails_ms: this share of executions ends with an error after so long.
+    standin_fallback: 1 calls the second of `standin_calls` only if the first answers with an error.
     """
 
     def initialize(self, args):
@@ -46,6 +52,9 @@ class TritonPythonModel(KindModel):
         self.idle, self.wakes = self._number("idle_ms") / 1e3, self._number("wakes_ms") / 1e3
         if owner := self._text("lock_of"):
             self.lock = (Path(self.control).parent / f"{owner}.shared").open("w")
+        self.squared, self.failing = self._number("squared_ms") / 1e3, False
+        permits = range(int(self._number("permits")))
+        self.permits = [Path(f"{self.control}.permit-{number}").open("w") for number in permits]  # noqa: SIM115
         self.spinning = threading.Event()
         for _ in range(int(self._number("spinners"))):
             threading.Thread(target=self._spin, daemon=True).start()
@@ -54,9 +63,21 @@ class TritonPythonModel(KindModel):
         most = self._number("keeps_most") or float("inf")
         if (kilobytes := int(self._number("keeps_kb"))) and len(self.kept) < most:
             self.kept.append(b"x" * (1024 * kilobytes))
+        permit = self._permit()
         answers = super().execute(requests)
+        if permit is not None:
+            fcntl.flock(permit, fcntl.LOCK_UN)
         self.last = time.monotonic()
         return answers
+
+    def _permit(self):
+        while self.permits:
+            for permit in self.permits:
+                with suppress(BlockingIOError):
+                    fcntl.flock(permit, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return permit
+            time.sleep(0.001)
+        return None
 
     def _spin(self):
         data = bytes(1 << 22)
@@ -72,7 +93,9 @@ class TritonPythonModel(KindModel):
         return rows
 
     def _seconds(self, items):
-        more, self.due = self.due + self.age, 0.0
+        more, self.due = self.due + self.age + self.squared * items**2, 0.0
+        self.failing = self.random.random() < self._number("fails_share")
+        more += self._number("fails_ms") / 1e3 if self.failing else 0.0
         self.age += self.ages
         if self.workers is not None:
             each = super()._seconds(1)
@@ -106,8 +129,12 @@ class TritonPythonModel(KindModel):
             time.sleep(self.pause - into)
 
     def _respond(self, request, rows):
+        if self.failing:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError("no answer from the feature store"))
         if self.calls_below:
             return self._pass_on(rows)
+        if self._number("fallback"):
+            return self._first_without_error(rows)
         if not self.each_row and self.times == 1:
             return super()._respond(request, rows)
         asked = [rows[at : at + 1] for at in range(len(rows))] if self.each_row else [rows]
@@ -123,6 +150,13 @@ class TritonPythonModel(KindModel):
             if answer.has_error():
                 return pb_utils.InferenceResponse(error=answer.error())
         return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
+
+    def _first_without_error(self, rows):
+        for group in self.calls:
+            answer = self._call(group, rows, None)[0]
+            if not answer.has_error():
+                return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
+        return pb_utils.InferenceResponse(error=answer.error())
 
     def _send(self, sender, rows):
         if not self.part:
