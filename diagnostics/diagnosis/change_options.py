@@ -131,16 +131,25 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     if text.startswith("engine.") and len(models) == 1:
         text = f"{models[0]}.{text}"  # there is only one that it can be of
     model = max((one for one in models if text.startswith(f"{one}.")), key=len, default=None)
+    if model is None and text.startswith("engine."):
+        hint = f"name the model whose engine it is: MODEL.{text}; models are {', '.join(models)}"
+        raise UsageError(f"{text} is of no model", where=option, hint=hint)
     if model is None:
         name = _named(text)
         raise UsageError(f"there is no model {name!r}", where=option, hint=among(name, models, "models"))
     path = known_path(text[len(model) + 1 :])
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
-        near = [_CALLED[path]] if path in _CALLED else close_to(path, known, most=1)
+        near = _meant(path) or close_to(path, known, most=1)
         hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(known)}"
         raise UsageError(f"there is no setting {path!r} of {model}", where=option, hint=hint)
     return model, path
+
+
+def _meant(path: str) -> list[str]:
+    """Return the setting that people or servers call so: `max_num_seqs` is the engine's `max_batch_size`."""
+    engine = known_path(f"engine.{path}")
+    return [_CALLED[path]] if path in _CALLED else [engine] if engine in KNOWN_PATHS else []
 
 
 def value_of(path: str, text: str) -> SettingValue:

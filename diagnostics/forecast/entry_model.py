@@ -105,7 +105,10 @@ class SchedulerModel:
         return doubt(self.fitted, changes)
 
     def value_now(self, model: str, path: str) -> tuple[SettingValue, bool]:
-        """Return the value in effect of a setting."""
+        """Return the value in effect of a setting; an engine's slots are read from its gauges."""
+        engine = next((one.engine for one in self.fitted.scenario.models if one.name == model), None)
+        if path == "engine.max_batch_size" and engine is not None:
+            return engine.slots, True
         config = self.fitted.configs.get(model)
         value = current(config, path) if config is not None else None
         return value, config is not None and not is_build_option(path)

@@ -186,6 +186,8 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
         return _instances(fitted, model, _whole(value))
     if path == "max_batch_size" and model.engine is None:
         return replace(model, max_batch=max(_whole(value), 1)), _larger(model, _whole(value))
+    if path == "max_batch_size":
+        _check_slots(fitted, model, _whole(value))
     if path in ("max_batch_size", "engine.max_batch_size"):
         return with_engine(model, path, lambda engine: replace(engine, slots=max(_whole(value), 1)))
     if path.startswith("engine."):
@@ -203,6 +205,23 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
     if path == "response_cache.enable":
         raise Unpredictable("how many requests repeat is not known", where=model.name, hint=MEASURE)
     return model, [f"{path} of {model.name} does nothing to requests once it has taken effect"]
+
+
+def _check_slots(fitted: Fitted, model: Model, size: int) -> None:
+    """Refuse a `max_batch_size` above the engine's own slots, where Triton's already is: it limits nothing.
+
+    Raises:
+        UsageError: the engine's slots are fewer than both, the configured size and the one that is given.
+
+    """
+    config, engine = fitted.configs.get(model.name), model.engine
+    if engine is None or config is None or engine.slots >= min(config.max_batch_size, size):
+        return
+    raise UsageError(
+        f"max_batch_size {config.max_batch_size} does not limit it; the engine's {engine.slots} slots do",
+        where=model.name,
+        hint=f"try --set {model.name}.engine.max_batch_size={size}",
+    )
 
 
 def _whole(value: SettingValue) -> int:

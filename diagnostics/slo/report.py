@@ -29,7 +29,13 @@ def silence_of(sli: Triton, window: Window) -> str:
         return uncounted(sli.model)
     tags = ", ".join(f"{name}={value}" for name, value in sli.tags)
     also = f" with {tags}, or no series has these labels (Triton's metric_tags)" if tags else ""
-    return f"no request to {sli.model} ended between two reads{also}; look again while it is called"
+    return f"no request to {sli.model} ended between two reads{also}{_instead(window)}; look again while it is called"
+
+
+def _instead(window: Window) -> str:
+    """Return which models requests went to instead; empty where no request ended."""
+    called = {key[0] for server in window.servers.values() for key in server.keys_seen() if server.requests_of(key) > 0}
+    return f"; requests went to {_some(sorted(called))}" if called else ""
 
 
 def uncounted(model: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
+from diagnostics.forecast.entry_model import SchedulerModel
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.tuning.changes import SettingValue
@@ -69,6 +70,26 @@ def test_preferred_sizes_that_no_batch_reaches_any_more_are_dropped() -> None:
 def test_preferred_sizes_that_triton_would_not_load_are_refused() -> None:
     with pytest.raises(UsageError, match="no preferred_batch_size 8 above max_batch_size 4"):
         after(SAFETY, dynamic_batching__preferred_batch_size=(4, 8), max_batch_size=4)
+
+
+def test_a_batch_size_that_the_engines_slots_undercut_is_refused_with_the_setting_that_limits() -> None:
+    """Triton would take 64, the engine has 32 slots: 48 instead of 64 changes nothing, 16 does."""
+    config = parse_model_config(json.dumps(model_config("llm", max_batch=64)).encode())
+    fitted = replace(by_hand(LLM), configs={"llm": config})
+
+    def slots(path: str, size: int) -> int:
+        made = changed(fitted, WhatIf(changes=(change("llm", {path: size}),))).scenario.models[0].engine
+        assert made
+        return made.slots
+
+    with pytest.raises(
+        UsageError, match=r"64 does not limit it; the engine's 32 slots do.*llm\.engine\.max_batch_size=48"
+    ):
+        slots("max_batch_size", 48)
+    assert slots("max_batch_size", 16) == 16
+    assert slots("engine.max_batch_size", 48) == 48
+    assert SchedulerModel(fitted).value_now("llm", "engine.max_batch_size") == (32, True)
+    assert SchedulerModel(by_hand(SAFETY)).value_now("safety", "engine.max_batch_size") == (None, False)
 
 
 def test_a_queue_policy_is_there_from_its_first_field_to_its_removal() -> None:

@@ -38,8 +38,8 @@ def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.Captur
     assert "chat-latency: 99 % of requests to chat within 500 ms, over 7 d (its own period is 30 d)" in reported
     assert "0.1 % (0.072 % to 0.15 %) of the budget of " in reported
     assert "(from traces)" in reported
-    assert "51 % went to single-instance-serialization of safety on triton-0" in reported
-    assert "49 % is unexplained" in reported
+    assert "51 % of the time went to single-instance-serialization of safety on triton-0" in reported
+    assert "49 % of the time is unexplained" in reported
     assert "1,371 events, 0 bad (from metrics)" in reported
 
 
@@ -78,7 +78,9 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> No
     assert sum(one["share"] for one in latency["causes"]) + latency["unexplained"] == pytest.approx(1.0)
     assert latency["silence"] is None
     assert absent["silence"].startswith("no server has a model 'talk'; there is chat, ")
-    assert "- 51 % went to single-instance-serialization of safety on triton-0" in as_markdown(slo_document(reports))
+    assert "- 51 % of the time went to single-instance-serialization of safety on triton-0" in as_markdown(
+        slo_document(reports)
+    )
 
 
 @pytest.mark.parametrize(

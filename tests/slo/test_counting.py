@@ -108,6 +108,16 @@ def test_where_failures_are_not_counted_no_request_is_known_to_be_good() -> None
     assert silence_of(sli, window).startswith("failures of m are not counted")
 
 
+def test_a_model_that_is_not_called_is_reported_with_those_that_are() -> None:
+    idle, busy = Stage("chat", rate=0), Stage("embedder", rate=5)
+    sli = Triton(promise=Promise.AVAILABILITY, model="chat")
+
+    stated, quiet = (silence_of(sli, SyntheticTriton(models=models).window()) for models in ((idle, busy), (idle,)))
+
+    assert "no request to chat ended between two reads; requests went to embedder; look again" in stated
+    assert "no request to chat ended between two reads; look again" in quiet
+
+
 def test_where_the_page_counts_no_failures_the_statistics_do() -> None:
     found = counted(without_failures(), Promise.AVAILABILITY)
 

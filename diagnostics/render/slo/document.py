@@ -9,7 +9,7 @@ from diagnostics.render.document import Block, Document, Headline, Point, Points
 from diagnostics.slo.burn import BudgetForecast
 from diagnostics.slo.counting import AVERAGES
 from diagnostics.slo.report import Burn, SloReport, Spent
-from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo
+from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo, Triton
 from diagnostics.units import Unit, span, time_text
 
 _SMALLEST = 0.01
@@ -146,14 +146,19 @@ def shares(parts: Sequence[float]) -> list[str]:
 
 
 def spent(report: SloReport) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield what each cause took with its incidents, and what none took; nothing where nothing was bad."""
+    """Yield what each cause took with its incidents, and what none took; nothing where nothing was bad.
+
+    Failed requests have a cause each. Late ones are shared out by the time that a cause takes of a request.
+    """
     if report.tally.bad <= 0:
         return
     *took, rest = shares([*(one.share for one in report.spent), report.unexplained])
+    sli = report.slo.sli
+    of = "" if not isinstance(sli, Triton) or sli.promise is Promise.AVAILABILITY else " of the time"
     for share, one in zip(took, report.spent, strict=True):
-        yield f"{share} went to {cause(one)}", list(incident_lines(one))
+        yield f"{share}{of} went to {cause(one)}", list(incident_lines(one))
     if report.unexplained > 0:
-        yield f"{rest} is unexplained", ()
+        yield f"{rest}{of} is unexplained", ()
 
 
 def gaps(report: SloReport) -> Iterator[str]:
