@@ -58,6 +58,7 @@ class SharedDevice:
         central: the likely one.
         high: where the device is as much used as it may be.
         assumption: what that rests on.
+        devices: how many devices have a part of the capacity each; an execution is on one of them.
 
     """
 
@@ -68,6 +69,7 @@ class SharedDevice:
     central: float
     high: float
     assumption: str
+    devices: int = 1
 
     def parts(self, position: float) -> Mapping[str, DeviceDemand]:
         """Return each model's part between the ends: 0 is low, 0.5 central, 1 high; at equal ratios between them."""
@@ -187,8 +189,34 @@ def sharing_of(
 
     """
     busy = {name: _busy(evidence, server, name) * own.get(name, 1.0) for name in models if name not in at_work}
-    found = (_gpu(evidence, server, models, at_work, busy), _processors(evidence, server, models, at_work, busy, own))
+    on_gpu = [m for name, m in models.items() if evidence.read(ON_GPU, Subject(server=server, model=name)).value]
+    groups = _groups({model.name: _cards(evidence, server, model.name) for model in on_gpu})
+    each = (
+        _gpu(evidence, server, [models[name] for name in names], cards, at_work, busy, alone=len(groups) == 1)
+        for names, cards in groups
+    )
+    found = (*each, _processors(evidence, server, models, at_work, busy, own))
     return tuple(one for one in found if one is not None)
+
+
+def _cards(evidence: Evidence, server: str, model: str) -> frozenset[int]:
+    """Return the numbers of the cards that a model's instance groups list; none where they list none."""
+    config = evidence.config(Subject(server=server, model=model))
+    groups = config.instance_groups if config is not None else ()
+    return frozenset(card for group in groups if not group.passive for card in group.gpus)
+
+
+def _groups(cards: Mapping[str, frozenset[int]]) -> list[tuple[list[str], frozenset[int]]]:
+    """Return the models that share cards, with those cards; one that lists none may be on any."""
+    if not all(cards.values()):
+        return [(list(cards), frozenset())]
+    groups: list[tuple[list[str], frozenset[int]]] = []
+    for name, own in cards.items():
+        joined = [group for group in groups if group[1] & own]
+        groups = [group for group in groups if group not in joined]
+        names = [one for group in joined for one in group[0]]
+        groups.append(([*names, name], own.union(*(group[1] for group in joined))))
+    return groups
 
 
 def _busy(evidence: Evidence, server: str, model: str) -> float:
@@ -209,26 +237,32 @@ def _lanes(
 def _gpu(
     evidence: Evidence,
     server: str,
-    models: Mapping[str, Model],
+    on_gpu: Sequence[Model],
+    cards: frozenset[int],
     at_work: Mapping[str, float],
     busy: Mapping[str, float],
+    *,
+    alone: bool,
 ) -> SharedDevice | None:
     """Return the GPU as its measured use tells: each lane that runs takes the same part of it.
+
+    Of several cards, each has a part of the lanes. An engine may be on all of its cards at once: they count as one.
 
     Which counter is the ceiling depends on the backend: the share of time in which any kernel runs where processes
     take turns, the fullest of SM, tensor, DRAM and power where streams overlap.
     """
-    on_gpu = [m for name, m in models.items() if evidence.read(ON_GPU, Subject(server=server, model=name)).value]
     rooms = [evidence.read(DEVICE_HEADROOM, Subject(server=server, model=model.name)) for model in on_gpu]
     known = [room for room in rooms if room.value is not None]
     if not known:
         return None
     room = known[0]
     lanes = _lanes(on_gpu, busy, at_work, {})
-    low, central, high = _scales(lanes, room)
+    devices = 1 if any(model.name in at_work for model in on_gpu) else max(len(cards), 1)
+    low, central, high = _scales(lanes, room, devices)
     return SharedDevice(
-        resource=GPU,
-        capacity=1.0,
+        resource=GPU if alone else f"{GPU} {', '.join(map(str, sorted(cards)))}",
+        capacity=float(devices),
+        devices=devices,
         lanes=tuple(lanes),
         low=low,
         central=central,
@@ -238,16 +272,20 @@ def _gpu(
     )
 
 
-def _scales(lanes: Sequence[SharedInstance], room: Reading) -> tuple[float, float, float]:
+def _scales(lanes: Sequence[SharedInstance], room: Reading, devices: int) -> tuple[float, float, float]:
     """Return what a running lane takes of the card: at the least, likely, and at the most.
 
-    A card that is full says only how little each lane takes at least: it may be full of fewer as well.
+    A card that is full says only how little each lane takes at least: it may be full of fewer as well. Elsewhere the
+    time in which any kernel ran counts the pauses between the short kernels of several processes as used, and power
+    and the units count only what kernels keep busy: the likely part is between both, at equal ratios.
     """
     left = [1.0 if one is None else one for one in (room.high, room.value, room.low)]
-    low, central, high = (scale_for(lanes, 1 - one, 1.0) for one in left)
+    low, central, high = (scale_for(lanes, 1 - one, float(devices)) for one in left)
     if left[2] <= _NOTHING_LEFT:
         high = 1.0
-    return (low, sqrt(central * high), high) if left[1] <= _NOTHING_LEFT else (low, central, high)
+    if left[1] <= _NOTHING_LEFT:
+        return low, sqrt(central * high), high
+    return low, sqrt(low * central), high
 
 
 def _processors(

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.prediction.cards import card_points
 from tests.prediction.comparing import QUANTITIES, Held, median_error
 from tests.prediction.folder import Folder
 from tests.prediction.groups import points
 from tests.prediction.plan import jobs
-from tests.prediction.predicting import predict
+from tests.prediction.predicting import fitted, predict
 
 RECORDED = Folder(Path(__file__).parents[2] / "fixtures/prediction/points")
 # Another count of instances, another window, another number of clients' instances: a few of what `score` takes all of.
@@ -29,3 +30,29 @@ def test_recorded_points_are_predicted_from_another_ones_window_as_well_as_aimed
         error = median_error(held, quantity)
         assert error is not None
         assert error <= quantity.goal, quantity.name
+
+
+ON_CARDS = Folder(RECORDED.path.parent / "cards")
+# Another count on one card that is shared, more load, and a window of another length: of the repeat that was held out.
+CARD_NAMES = ("gpu-instances.one.2", "gpu-rates.per60.2", "gpu-windows.us10000.2")
+
+
+def test_recorded_points_on_a_card_are_predicted_as_well_as_aimed_at() -> None:
+    known, measured = {job.name: job for job in jobs(card_points())}, ON_CARDS.measured()
+    sources = {f"{point.group}.{point.name}.2": f"{point.group}.{point.source}.1" for point in card_points()}
+    for name in CARD_NAMES:
+        source = known[sources[name]]
+        predicted = predict(ON_CARDS.capture(source.name), source, known[name], measured[name], draws=1)
+        one = Held(group="", load="", measured=measured[name], predicted=predicted)
+        for quantity in QUANTITIES:
+            error = one.error(quantity)
+            assert error is not None
+            assert error <= quantity.goal, (name, quantity.name)
+
+
+def test_models_that_list_other_cards_do_not_share_one_and_those_on_both_are_spread() -> None:
+    apart = fitted(ON_CARDS.capture("gpu-apart.one.1"), "chat").scenario.resources
+    spread = fitted(ON_CARDS.capture("gpu-cards.one.1"), "chat").scenario.resources
+
+    assert [(one.name, one.capacity, one.devices) for one in apart] == [("GPU 0", 1.0, 1), ("GPU 1", 1.0, 1)]
+    assert [(one.name, one.capacity, one.devices) for one in spread] == [("GPU", 2.0, 2)]

@@ -72,6 +72,17 @@ def test_executions_do_not_slow_each_other_where_a_resource_has_room() -> None:
     assert latencies(replayed(shared, [0, 5], resources=(GPU,))) == [10, 10]
 
 
+def test_executions_slow_each_other_only_on_the_device_that_they_are_on() -> None:
+    scenario = replayed(
+        model(0.01, instances=4, demand={"gpu": 1.0}),
+        [0, 0, 4],
+        resources=(Resource(name="gpu", capacity=2.0, devices=2),),
+    )
+
+    # The third shares the first's device: of that, 6 ms are left at 4 and take until 16; the third has 4 ms left then.
+    assert sorted(latencies(scenario)) == [10, 16, 16]
+
+
 def test_the_scarcest_resource_sets_the_speed() -> None:
     shared = model(0.01, instances=2, demand={"gpu": 1.0, "cpu": 1.0})
     scenario = replayed(shared, [0, 0], resources=(GPU, Resource(name="cpu", capacity=0.5)))

@@ -150,14 +150,15 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """What executions share, in processor sharing: a GPU (capacity 1) or the host's processors (cores).
+    """What executions share, in processor sharing: GPUs (capacity 1 each) or the host's processors (cores).
 
     Executions run at full speed until the sum of their demands passes the capacity; beyond it, all that demand it
-    are slowed by the ratio.
+    are slowed by the ratio. Of several `devices`, each has its part of the capacity, and an execution is on one.
     """
 
     name: str
     capacity: float = 1.0
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -92,6 +93,12 @@ class _Pace:
         self._ended(now, share)
 
 
+def _devices(resource: Resource) -> Sequence[str]:
+    if resource.devices == 1:
+        return (resource.name,)
+    return tuple(f"{resource.name}/{number}" for number in range(resource.devices))
+
+
 class ProcessorSharing:
     """Resources in processor sharing, as a fluid.
 
@@ -99,24 +106,35 @@ class ProcessorSharing:
     that demand it are slowed by the ratio. Where it demands several, the scarcest sets its speed.
     """
 
-    __slots__ = ("_alone", "_capacity", "_clock", "_demanded", "_paces", "_speeds")
+    __slots__ = ("_alone", "_capacity", "_clock", "_demanded", "_devices", "_paces", "_speeds")
 
     def __init__(self, clock: EventQueue, resources: Iterable[Resource]) -> None:
         self._clock, self._alone = clock, Alone(clock)
-        self._capacity = {resource.name: resource.capacity for resource in resources}
+        self._devices = {resource.name: _devices(resource) for resource in resources}
+        self._capacity = {
+            name: resource.capacity / resource.devices
+            for resource in resources
+            for name in self._devices[resource.name]
+        }
         self._demanded = dict.fromkeys(self._capacity, 0.0)
         self._speeds = dict.fromkeys(self._capacity, 1.0)
         self._paces: dict[frozenset[str], _Pace] = {}
 
-    def computing(self, demand: Mapping[str, float]) -> Computing:
-        """Return what the executions of a model with this demand compute on."""
-        shared = {name: amount for name, amount in demand.items() if amount > 0 and name in self._capacity}
+    def computing(self, demand: Mapping[str, float], instances: int = 1) -> Computing:
+        """Return what the executions of a model with this demand and so many instances compute on."""
+        shared = {name: amount for name, amount in demand.items() if amount > 0 and name in self._devices}
         if not shared:
             return self._alone
-        names = frozenset(shared)
+        most = max(len(self._devices[name]) for name in shared)
+        each = [self._on(shared, number) for number in range(most)]
+        return each[0] if most == 1 else SpreadComputing(each, instances)
+
+    def _on(self, demand: Mapping[str, float], number: int) -> SharedComputing:
+        own = {self._devices[name][number % len(self._devices[name])]: amount for name, amount in demand.items()}
+        names = frozenset(own)
         if names not in self._paces:
             self._paces[names] = _Pace(self._clock, names, self._ended)
-        return SharedComputing(self, self._paces[names], shared)
+        return SharedComputing(self, self._paces[names], own)
 
     def add(self, now: float, share: SharedExecution) -> None:
         share.pace.run(share)
@@ -170,3 +188,27 @@ class SharedComputing:
     def cut(self, now: float, share: SharedExecution, work: float) -> None:
         """Let an execution end when so much of its work is done, which is no less than is done by now."""
         self._sharing.cut(now, share, work)
+
+
+class SpreadComputing:
+    """Executions of a model with as many instances on each of several devices.
+
+    An execution takes the instance that has been idle for longest: the threads of a model's instances wait for work in
+    turn (Triton 2.51, rate_limiter.cc: one condition variable for all).
+    """
+
+    __slots__ = ("_each", "_idle")
+
+    def __init__(self, each: Sequence[SharedComputing], instances: int) -> None:
+        self._each = each
+        self._idle = deque(number % len(each) for number in range(max(instances, 1)))
+
+    def run(self, now: float, execution: Execution, ended: Ended) -> SharedExecution:
+        """Run an execution on the device of an idle instance."""
+        at = self._idle.popleft() if self._idle else 0
+
+        def over(then: float, done: Execution) -> None:
+            self._idle.append(at)
+            ended(then, done)
+
+        return self._each[at].run(now, execution, over)

@@ -78,7 +78,7 @@ class Surroundings:
 
     def computing(self, model: Model) -> Computing:
         """Return what a model's executions compute on."""
-        computing = self.sharing.computing(model.demand)
+        computing = self.sharing.computing(model.demand, model.instances)
         return Calling(self.clock, computing) if model.name in self.callers else computing
 
 
