@@ -101,4 +101,4 @@ def _alone(guess: ServiceTime, measured: ServiceTime, simulated: ServiceTime) ->
 
 
 def _step(ratio: float) -> float:
-    return min(max(ratio, 1 / _MOST), _MOST) ** _STEP
+    return float(min(max(ratio, 1 / _MOST), _MOST) ** _STEP)
