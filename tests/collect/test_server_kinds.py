@@ -201,7 +201,7 @@ def test_the_limits_of_a_worker_are_those_that_the_frontend_before_it_tells(stat
     found = explained(PAGES[FRONTEND.format(state)], PAGES[WORKER.format(state)], growth=SLOWLY)
 
     assert [(one.check, one.subject.server) for one in found.actionable] == [(check, "llm1")]
-    assert "restart vLLM for tiny" in str(found.actionable[0].suggestion)
+    assert "restart the worker of NVIDIA Dynamo for tiny" in str(found.actionable[0].suggestion)
 
 
 @pytest.mark.parametrize("pages", [[FRONTEND], [WORKER], [FRONTEND, WORKER]])

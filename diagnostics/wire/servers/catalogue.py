@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from diagnostics.pages import declaring
@@ -45,8 +46,20 @@ def kinds_of(layout: SeriesLayout) -> tuple[ServerKind, ...]:
 
 
 def serving_kind(layout: SeriesLayout, model: str) -> ServerKind | None:
-    """Return the kind that counts a model's requests in its own words; None for Triton's models."""
-    return next((kind for kind in kinds_of(layout) if kind.served_on(layout, model)), None)
+    """Return the kind that counts a model's requests in its own words; None for Triton's models.
+
+    Inside another server, it is that one which is restarted.
+    """
+    kinds = kinds_of(layout)
+    found = next((kind for kind in kinds if kind.served_on(layout, model)), None)
+    outer = next((kind for kind in kinds if kind.encloses and kind is not found), None)
+    return found if found is None or outer is None else _enclosed(found.name, outer.name)
+
+
+@cache
+def _enclosed(name: str, outer: str) -> ServerKind:
+    found = {kind.name: kind for kind in server_kinds()}
+    return replace(found[name], restarts=found[outer].restarted)
 
 
 def readable(layout: SeriesLayout) -> bool:

@@ -11,6 +11,7 @@ from diagnostics.wire.servers.kind import ServerKind
 
 KIND = ServerKind(
     name="a worker of NVIDIA Dynamo",
+    restarts="the worker of NVIDIA Dynamo",
     prefixes=("dynamo_component_",),
     never=frozenset({"dynamo_frontend_disconnected_clients", "dynamo_frontend_inflight_requests"}),  # its router's
     stored=("dynamo_component_requests_total",),
