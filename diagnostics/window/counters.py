@@ -399,7 +399,12 @@ class _Run:
         return len(usual) > 1 and _neighbours(self.last.values, other.first.values, usual)
 
     def fits_into(self, other: _Run) -> bool:
-        """Return whether it lies inside one step of the other, with a usual step before it and one after it."""
+        """Return whether it lies inside one step of the other, with a usual step before it and one after it.
+
+        One read alone shows no clock that was set: it leaves the counters of a new version as they began.
+        """
+        if self.first.at == self.last.at:
+            return False
         at: Mapping[Counter, float] = other.first.values
         for place, step in enumerate(other.steps):
             then = {counter: at[counter] + step.values.get(counter, 0.0) for counter in EPOCH_COUNTERS if counter in at}
