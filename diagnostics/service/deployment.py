@@ -149,7 +149,8 @@ class Deployment:
             self._answered = max(arrival.mono, self._answered or arrival.mono)
         if self._answered is None:
             return True
-        return arrival.mono - self._answered <= self._window.seconds - _FEWEST_INTERVALS * self.interval
+        held = max(self._window.seconds - _FEWEST_INTERVALS * self.interval, 0.0)
+        return arrival.mono - self._answered <= held
 
     def evaluate(self, *, simulate: bool = True) -> Evaluation:
         """Return the verdict on what was taken in; `simulate` its suggestions, as `diag explain` does."""
