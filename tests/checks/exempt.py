@@ -19,7 +19,7 @@ EXEMPT: Mapping[tuple[str, str], tuple[tuple[float, ...], str]] = {
     ("checks/memory_growth.py", "diagnose: rate * 3600"): (_BOTH, _UNIT),
     ("checks/memory_growth.py", "diagnose: (left.value or 0.0) / 3600"): (_BOTH, _UNIT),
     ("checks/model_unavailable.py", "SHOWN_REASON"): (_BOTH, _SHOWN),
-    ("signals/triton.py", "latency_quantile: quantile * 100"): (_BOTH, _UNIT),
+    ("signals/tails.py", "latency_quantile: quantile * 100"): (_BOTH, _UNIT),
     ("evidence/series.py", "MOST_SAMPLES"): (_BOTH, _SHOWN),
     ("signals/arrivals.py", "dispersion: max(sum((one.seconds for one in bins)), (_ := 1e-09))"): (_BOTH, _ZERO),
     ("signals/arrivals.py", "_peak: max(sum((one.seconds for one in bins)), (_ := 1e-09))"): (_BOTH, _ZERO),

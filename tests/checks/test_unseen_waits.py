@@ -114,7 +114,7 @@ def test_what_an_instance_waits_for_may_be_as_slow_for_a_second_one(stated: Mapp
     assert isinstance(outcome, Fires)
     assert outcome.suggestion is not None
     assert outcome.suggestion.prediction is not None
-    assert ("executions wait for" in outcome.suggestion.prediction.unless) is said
+    assert ("all instances wait for" in outcome.suggestion.prediction.unless) is said
 
 
 def _on_disk(io_threads: int, model: str = "m") -> Window:

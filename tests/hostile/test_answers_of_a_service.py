@@ -42,7 +42,7 @@ PLACE = "GET /api/v1/deployments/d/explanation?output="
 def test_nothing_that_it_answers_moves_a_cursor(
     service: FakeServer, output: str, body: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"text": "brief", "patch": "json"}.get(output, output)
+    asked = {"text": "brief&colour=true", "patch": "json"}.get(output, output)
     service.routes[f"{PLACE}{asked}"] = headed(body)
     assert main(["explain", "--url", service.url, "--deployment", "d", "--output", output]) == 0
     out, _ = capsys.readouterr()

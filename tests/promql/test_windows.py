@@ -88,7 +88,7 @@ def test_queries_do_not_grow_with_servers() -> None:
         assert len(window.servers) == servers
         return fake.queries
 
-    assert len(queries(1)) == len(queries(40)) == 4
+    assert len(queries(1)) == len(queries(40)) == 5
 
 
 def test_servers_with_the_same_series_share_what_describes_them() -> None:

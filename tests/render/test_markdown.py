@@ -84,6 +84,6 @@ def test_a_patch_stays_inside_its_fence(situation: Explanation) -> None:
 def test_the_answer_and_the_step_come_first(degraded: Explanation) -> None:
     lines = markdown(degraded).splitlines()
 
-    assert lines[0].startswith("**degraded**: chat mean 211 ms, 38 requests/s: single-instance-serialization of safety")
+    assert lines[0].startswith("**degraded**: chat mean 211 ms, 38 requests/s, 78 % of the mean avoidable: single-")
     assert lines[2].startswith("one instance of safety busy 94 % of the time")
     assert lines[4] == "- fix: raise instance_group count of safety from 1 to 2"

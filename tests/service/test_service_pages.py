@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -455,20 +456,22 @@ def first_line_of(service: Serving, path: str) -> str:
 
 
 def test_what_users_feel_stands_above_the_cause_in_the_words_of_the_terminal() -> None:
-    stated = recorded("cpu-handed-single-instance")
+    objective = Objective.parse("p95 < 200ms")
+    stated = replace(recorded("cpu-handed-single-instance"), objective=objective)
     slo = Slo(name="chat-fast", objective=0.9, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
     with Serving((NAME, "fine"), objective="p95 < 200ms", slos=(slo,)) as made:
         made.stated(NAME, stated)
-        made.stated("fine", situations()["healthy"])
+        made.stated("fine", replace(situations()["healthy"], objective=objective))
 
         for path in ("/", f"/deployments/{NAME}"):
             line = first_line_of(made, path)
-            assert line.startswith("chat p95 639 ms, objective 200 ms, 37.9 requests/s, ")
+            assert line.startswith("chat p95 639 ms over the last 60 s, objective 200 ms, 37.9 requests/s, ")
             assert line.endswith("100 % of the budget of chat-fast left")
             assert headline(made, path).startswith("one instance of safety busy 94 %")
         assert first_line_of(made, "/deployments/fine").startswith("fast mean ")
         assert "objective p95 200 ms" in first_line_of(made, "/deployments/fine")
-    assert phrases.first_line(stated) == "degraded: chat p95 639 ms, 37.9 requests/s: " + (
+    assert phrases.first_line(stated) == (
+        "degraded: chat p95 639 ms over the last 60 s, objective 200 ms, 37.9 requests/s: "
         "single-instance-serialization of safety"
     )
 

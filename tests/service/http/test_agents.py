@@ -37,7 +37,10 @@ def call(url: str, name: str, **given: Any) -> tuple[bool, str]:
 def test_the_state_and_an_explanation_are_those_of_the_api(opened: Door) -> None:
     failed, text = call(opened.url, "state")
     assert not failed
-    assert json.loads(text)["deployments"] == opened.json("/api/v1/state")["deployments"]
+    answers = (json.loads(text), opened.json("/api/v1/state"))
+    # The age of a verdict grows from one answer to the next.
+    agents, api = ([{**one, "age": 0} for one in answer["deployments"]] for answer in answers)
+    assert agents == api
 
     failed, text = call(opened.url, "explain", deployment=NAME)
     assert not failed
