@@ -15,7 +15,7 @@ from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.loadgen.pacing import sent_request
-from diagnostics.render.phrases import headline, next_step, subject_name
+from diagnostics.render.phrases import cause_named, headline, next_step
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
@@ -217,7 +217,7 @@ def diagnosis(explanation: Explanation) -> Diagnosis:
     first = explanation.actionable[0] if explanation.actionable else None
     return Diagnosis(
         verdict=explanation.verdict.value,
-        cause=f"{first.check} of {subject_name(first)}" if first else "",
+        cause=cause_named(first) if first else "",
         text=headline(explanation),
         step=next_step(explanation),
     )

@@ -11,6 +11,7 @@ from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
+from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.objective import P95, Objective, covered, latency_of
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.diagnosis.undecided import unseen_time
@@ -50,7 +51,7 @@ def title(explanation: Explanation) -> str:
     """Return the verdict, with the root cause and what it is about where there is one."""
     verdict = explanation.verdict.value
     first = next(iter(explanation.actionable), None)
-    return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
+    return verdict if first is None else f"{verdict}: {cause_named(first)}"
 
 
 BLIND_SPOTS = "telemetry-blind-spot"
@@ -66,7 +67,7 @@ def first_line(explanation: Explanation) -> str:
     first = next(iter(explanation.actionable), None)
     if first is None:
         return verdict
-    parts = (verdict, felt_from(explanation, first), f"{first.check} of {subject_name(first)}")
+    parts = (verdict, felt_from(explanation, first), cause_named(first))
     return ": ".join(part for part in parts if part)
 
 
@@ -294,9 +295,14 @@ def _nothing_to_change(explanation: Explanation) -> str:
     return f"requests of {name} take {Unit.SECONDS.show(busiest.mean_seconds)} on average, and no change would help"
 
 
-def subject_name(finding: Finding) -> str:
-    """Return the shortest name of what a finding is about."""
-    subject = finding.subject
+def cause_named(found: Finding | Incident) -> str:
+    """Return a check and the shortest name of what it is about: `cold-start of safety`."""
+    return f"{found.check} of {subject_name(found)}"
+
+
+def subject_name(found: Finding | Incident) -> str:
+    """Return the shortest name of what a finding or an incident is about."""
+    subject = found.subject
     return subject.model or subject.ensemble or subject.gpu_name or subject.server
 
 

@@ -19,6 +19,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name
 from diagnostics.gen.finding_alerts import SENDER, finding_alerts
+from diagnostics.render.phrases import cause_named
 from diagnostics.units import Unit, utc
 from exporters.sinks.links import Links, harmless
 from exporters.sinks.suggested import suggested
@@ -154,9 +155,8 @@ def _severity(incident: Incident) -> str:
 
 def _summary(incident: Incident, felt: str) -> str:
     """Return what users feel, the cause, and what shows it: receivers without our templates show nothing else."""
-    on = incident.subject
-    cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
-    return harmless(": ".join(part for part in (felt, cause, incident.summary.rstrip(".")) if part))
+    parts = (felt, cause_named(incident), incident.summary.rstrip("."))
+    return harmless(": ".join(part for part in parts if part))
 
 
 def _description(incident: Incident) -> str:

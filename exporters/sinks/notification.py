@@ -51,10 +51,9 @@ def _links(incident: Incident, links: Links) -> str:
 def _first_line(
     reported: IncidentEvent, incident: Incident, explanation: Explanation | None, finding: Finding | None
 ) -> str:
-    on = incident.subject
-    cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
+    cause = phrases.cause_named(incident)
     impact = finding.impact if finding else phrases.NO_IMPACT
-    felt = phrases.felt(explanation, on, impact) if explanation else ""
+    felt = phrases.felt(explanation, incident.subject, impact) if explanation else ""
     if reported is IncidentEvent.CLOSED:
         # Without an explanation it ended while nobody looked.
         lasted = f" after {span((incident.closed or incident.seen) - incident.onset)}" if explanation else ""

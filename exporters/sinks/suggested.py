@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.diagnosis.finding import EndToEnd, Finding
-from diagnostics.render.phrases import end_to_end, predicted
+from diagnostics.render.phrases import end_to_end, predicted, remedy
 from exporters.sinks.links import harmless, harmless_lines
 
 # A patch that is longer is read on the incident's page.
@@ -19,7 +19,7 @@ def suggested(finding: Finding | None) -> dict[str, str]:
         return {}
     made = finding.advice.patch if finding.advice else None
     return {
-        "suggestion": harmless(f"{suggestion.remedy.value}: {suggestion.text}"),
+        "suggestion": harmless(remedy(suggestion)),
         "patch": harmless_lines(made.text, MOST_OF_A_PATCH) if made else "",
         "prediction": harmless("; ".join(_predicted(finding))),
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from diagnostics.diagnosis.diff import Cell, ChangeShare, DifferenceCause, EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.document import Block, Document, Heading, Headline, Points, Sentence, Table, TableColumn
-from diagnostics.render.phrases import subject_name
+from diagnostics.render.phrases import cause_named
 from diagnostics.render.verification.document import sides
 from diagnostics.tuning.changes import SettingChange
 from diagnostics.units import Unit, time_text
@@ -120,7 +120,7 @@ def diff_document(found: WindowDiff) -> Document:
         *(Sentence(text=line) for line in called_once(found)),
         *_changes(found),
         *(
-            Points(title=title, items=[f"{one.check} of {subject_name(one)}: {one.summary}" for one in findings])
+            Points(title=title, items=[f"{cause_named(one)}: {one.summary}" for one in findings])
             for title, findings in (("gone", found.gone), ("new", found.new))
         ),
         sides([span(found.before), span(found.after)]),

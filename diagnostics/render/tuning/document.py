@@ -13,7 +13,7 @@ from diagnostics.forecast.search import Candidate
 from diagnostics.forecast.target import LatencyTarget, refuses
 from diagnostics.render.document import Document, Headline, Points, Sentence, Table, TableColumn
 from diagnostics.render.forecast import document as words
-from diagnostics.render.phrases import subject_name
+from diagnostics.render.phrases import cause_named
 from diagnostics.units import Unit
 
 _show = Unit.SECONDS.show
@@ -76,7 +76,7 @@ def cause(found: TunedProposal) -> str:
     named = found.cause
     if named is None or named.suggestion is None or not found.beside_cause:
         return ""
-    about = f"{named.check} of {subject_name(named)}"
+    about = cause_named(named)
     return f"diag explain names {about} first; {named.suggestion.remedy.value}: {named.suggestion.text}"
 
 

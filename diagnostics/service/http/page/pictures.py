@@ -95,9 +95,7 @@ class IncidentPictures:
         finding = next((one for one in explanation.findings if one.id == incident.fingerprint), None)
         impact = finding.impact if finding else phrases.NO_IMPACT
         felt = phrases.felt(explanation, incident.subject, impact)
-        on = incident.subject
-        cause = f"{incident.check} of {on.model or on.ensemble or on.gpu_name or on.server}"
-        return ": ".join(part for part in (incident.deployment, felt, cause) if part)
+        return ": ".join(part for part in (incident.deployment, felt, phrases.cause_named(incident)) if part)
 
     def _timeline(self, incident: Incident, explanation: Explanation) -> Json:
         on = incident.subject if incident.subject.model else leading(explanation) or incident.subject
