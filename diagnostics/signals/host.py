@@ -114,6 +114,10 @@ def _pressure(view: ModelView) -> Reading:
 
 def busy_lanes(view: ModelView) -> float | None:
     """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
+    return view.beside(None).once(_busy_lanes)
+
+
+def _busy_lanes(view: ModelView) -> float | None:
     lanes, seen = 0.0, False
     for one in view.executing():
         delta = one.delta(STATISTICS)

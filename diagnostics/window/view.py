@@ -167,9 +167,8 @@ class ModelView:
         return found
 
     def executing(self) -> list[ModelView]:
-        """Return the views of the server's models that execute, ensembles left out, by name."""
-        models = {model for model, _ in self.server.keys_seen()} - set(self.server.graph.ensembles)
-        return [self.beside(model) for model in sorted(models)]
+        """Return the views of the server's models that execute, ensembles left out, by name; found once for all."""
+        return self.beside(None).once(_executing)
 
     def part(self) -> None:
         """Forget the views of the others."""
@@ -292,6 +291,11 @@ def _pending(view: ModelView) -> Gauge:
     if view.version is not None:
         labels[names.VERSION] = view.version
     return view.gauge(names.PENDING_REQUESTS, labels)
+
+
+def _executing(view: ModelView) -> list[ModelView]:
+    models = {model for model, _ in view.server.keys_seen()} - set(view.server.graph.ensembles)
+    return [view.beside(model) for model in sorted(models)]
 
 
 def _changes(view: ModelView) -> tuple[ServerChange, ...]:

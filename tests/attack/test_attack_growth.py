@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -39,9 +40,11 @@ from diagnostics.wire.trace_export import read_triton
 from tests.attack.measuring import diag
 from tests.builders import explained
 
-LENGTH, DOUBLINGS = 10_000, 3
+LENGTH, DOUBLINGS, ATTEMPTS = 10_000, 3, 3
 ENOUGH = 0.1
 """Seconds below which a time says nothing of its growth; at quadratic growth the longest text takes ten seconds."""
+FOUR_TIMES_AS_MUCH = 6
+"""Times as long may be taken for four times as much: 4 is linear growth, 16 quadratic."""
 REPEATED = (
     *(
         "a.",
@@ -69,24 +72,37 @@ REPEATED = (
 )
 
 
-def seconds(work: Callable[[str], object], text: str) -> float:
-    """Return the least of three, as other tests make any of them longer."""
-    return min(_once(work, text) for _ in range(3))
+T = TypeVar("T")
 
 
-def _once(work: Callable[[str], object], text: str) -> float:
+def seconds(work: Callable[[T], object], given: T) -> float:
     begun = time.process_time()
-    work(text)
+    work(given)
     return time.process_time() - begun
+
+
+def assert_grows_linearly(work: Callable[[T], object], make: Callable[[int], T], count: int) -> None:
+    """Hold the work on what is made of growing counts against linear growth, in one of a few attempts.
+
+    Other programs make a time longer, and seldom the same one each time: quadratic growth fails every attempt.
+    """
+    attempts = []
+    for _ in range(ATTEMPTS):
+        times = [seconds(work, make(count << doubling)) for doubling in range(DOUBLINGS + 1)]
+        if times[-1] < max(ENOUGH, FOUR_TIMES_AS_MUCH * times[-3]):
+            return
+        attempts.append(times)
+    raise AssertionError(f"seconds at each doubling: {attempts}")
+
+
+def of(unit: str) -> Callable[[int], str]:
+    """Return what repeats a unit up to a length."""
+    return lambda length: unit * (length // len(unit))
 
 
 @pytest.mark.parametrize("unit", REPEATED)
 def test_the_search_for_secrets_grows_with_the_text(unit: str):
-    length, took, before = LENGTH, 0.0, 0.0
-    for _ in range(DOUBLINGS + 1):
-        before, took = took, seconds(scrub, unit * (length // len(unit)))
-        length *= 2
-    assert took < ENOUGH or took < 3 * before
+    assert_grows_linearly(scrub, of(unit), LENGTH)
 
 
 def waivers(text: str) -> object:
@@ -178,11 +194,7 @@ WORK: tuple[tuple[Callable[[str], object], tuple[str, ...]], ...] = (
 
 @pytest.mark.parametrize(("work", "unit"), [(work, unit) for work, units in WORK for unit in units])
 def test_work_grows_with_the_text(work: Callable[[str], object], unit: str):
-    length, took, before = LENGTH, 0.0, 0.0
-    for _ in range(DOUBLINGS + 1):
-        before, took = took, seconds(work, unit * (length // len(unit)))
-        length *= 2
-    assert took < ENOUGH or took < 3 * before
+    assert_grows_linearly(work, of(unit), LENGTH)
 
 
 def test_a_dense_ensemble_is_drawn_in_a_second():
@@ -273,13 +285,12 @@ REQUEST = (
 )
 def test_a_trace_file_is_read_in_time_that_grows_with_it(part: str):
     """Also one whose requests are each below the one before, and one that can be read nowhere."""
-    count, took, before = 2_500, 0.0, 0.0
-    for _ in range(DOUBLINGS + 1):
-        numbers = part.count("%d")
-        text = "".join(part % ((at, at - 1)[:numbers]) for at in range(1, count + 1))
-        before, took = took, seconds(trace_file, text)
-        count *= 2
-    assert took < ENOUGH or took < 3 * before
+    numbers = part.count("%d")
+
+    def text(count: int) -> str:
+        return "".join(part % ((at, at - 1)[:numbers]) for at in range(1, count + 1))
+
+    assert_grows_linearly(trace_file, text, 2_500)
 
 
 def test_of_a_long_trace_file_the_beginning_is_used_and_the_rest_is_said(monkeypatch: pytest.MonkeyPatch):
@@ -311,16 +322,25 @@ def idle_models(count: int) -> object:
 
 @pytest.mark.parametrize(("work", "count"), [(logged, 2_000), (idle_models, 1_000)])
 def test_a_verdict_takes_time_that_grows_with_what_was_read(work: Callable[[int], object], count: int):
-    took, before = 0.0, 0.0
-    for _ in range(DOUBLINGS + 1):
-        begun = time.process_time()
-        work(count)
-        before, took = took, time.process_time() - begun
-        count *= 2
-    assert took < ENOUGH or took < 3 * before
+    assert_grows_linearly(work, int, count)
 
 
 def test_of_a_long_log_the_newest_events_are_kept():
     lines = "".join(f"I0101 00:00:00.000000 1 m.cc:1] successfully loaded 'm{n}' version 1\n" for n in range(30_000))
     found = parse_log(lines.encode(), 1.7e9)
     assert (len(found), found[-1].model) == (MOST_EVENTS, "m29999")
+
+
+def test_linear_growth_passes_beside_noise_and_quadratic_growth_fails(monkeypatch: pytest.MonkeyPatch):
+    clock, noise = [0.0], iter([0, 0, 0, 90])
+
+    def linear(count: int) -> None:
+        clock[0] += count + next(noise, 0)
+
+    def quadratic(count: int) -> None:
+        clock[0] += count**2
+
+    monkeypatch.setattr(time, "process_time", lambda: clock[0])
+    assert_grows_linearly(linear, int, 1)
+    with pytest.raises(AssertionError, match="at each doubling"):
+        assert_grows_linearly(quadratic, int, 1)
