@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -47,8 +48,16 @@ def alert_of(stack: Stack, sender: str) -> dict[str, Any] | None:
 
 
 def first_cause(*arguments: str) -> tuple[object, ...]:
-    """Return check, server, model and ensemble of the first finding of `diag explain`."""
-    stated = explained_by(arguments)
+    """Return check, server, model and ensemble of the first finding of `diag explain`.
+
+    A window in which this machine had no processor left, or a page came late, is rightly left open: the next one is
+    looked at, for a minute.
+    """
+    for _ in range(6):
+        stated = explained_by(arguments)
+        if stated["verdict"] != "no-clear-cause":
+            break
+        time.sleep(5.0)
     assert stated["verdict"] == "degraded", stated["verdict"]
     (first, *_) = stated["findings"]
     subject = first["subject"]
@@ -83,7 +92,7 @@ def test_a_fault_moves_rules_fires_is_explained_and_resolves_after_its_patch(
     assert MODEL in annotations["summary"]
 
     # Whoever watches this load names the same cause, by the same programs' pages or by themselves.
-    direct = watched.result(60)
+    direct = watched.result(120)
     assert direct[0] == CAUSE
     for store in (prometheus.url, stack.victoria_metrics):
         assert first_cause(f"prometheus+{store}?selector={BOTH}", "--since", "10s") == direct
