@@ -283,6 +283,8 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ('name: "OUT"', 'name: "OUT" is_non_linear_format_io: true'),
         ('name: "OUT"', 'name: "OUT" optional: true'),
         ("", 'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
+        (_INPUT, _INPUT.replace("} ]", '}, { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]')),
+        ("", 'input [ { name: "IN" data_type: TYPE_INT32 dims: [ 2 ] } ]'),
         ("", 'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
         ("", 'output [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
         # Instances.
@@ -426,6 +428,7 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], ...]] = {
         (f"{_FIRST}\n  {_SECOND}\n", "\n"),
         (f"ensemble_scheduling {{\n  {_FIRST}\n  {_SECOND}\n}}\n", ""),
         ('model_name: "a"', 'model_name: "c"'),
+        (f"{_FIRST}\n  {_SECOND}", _FIRST.replace('"a"', '"c"').replace('"T"', '"OUT"')),
         ('model_name: "a" ', ""),
         ('model_name: "a"', 'model_name: "m"'),
         ("model_version: -1", ""),
@@ -506,6 +509,9 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("", 'input [ { name: "SPARE" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
         ("", 'output [ { name: "SPARE" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
         ("", 'output [ { name: "T" data_type: TYPE_FP32 dims: [ 4 ] } ]'),
+        ("", _INPUT),
+        ("", _OUTPUT),
+        ("", _INPUT, "a"),
     ),
     "sequences": (
         ("", ""),

@@ -4,8 +4,10 @@
 A step's `model_name` that is no folder of the same repository, if the whole repository was read.
 
 ## Means
-The server refuses the ensemble at load: "ensemble … contains models that are not available". If no member is there, the
-folder may be only a part of the deployment: this is a warning.
+The server refuses the ensemble at load: "ensemble … contains models that are not available or ambiguous".
+
+A folder that holds ensembles alone, found below the path that you gave, may be only a part of the deployment. There
+this is a warning. Pass the folder itself (`diag lint models`) to have it checked as the whole repository.
 
 ## Do
 Correct the name, or add the model. If the server has the member in another repository, pass that one to `diag lint`,
@@ -13,6 +15,7 @@ too.
 
 ## Sources
 Triton core, `model_repository_manager.cc` and `dependency_graph.cc`: members are looked up by name in all repositories.
+Triton 2.51 refused an ensemble with one member missing, and with all.
 """
 
 from __future__ import annotations
@@ -28,22 +31,40 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
     """Tell of each step whose model is missing."""
-    every = [step for step in steps(view.config) if step.model]
-    missing = [step for step in every if view.named(step.model or "") is None]
-    severity = LintSeverity.WARNING if len(missing) == len(every) else LintSeverity.ERROR
-    for step in missing:
-        yield view.problem(
-            f"the step calls {step.model!r}, which is no model of {view.repository.shown}",
-            at=step.block.at("model_name"),
-            help="correct the name or add the model",
-            severity=severity,
-        )
+    part = _may_be_a_part(view)
+    for step in steps(view.config):
+        if step.model and view.named(step.model) is None:
+            missing = f"the step calls {step.model!r}, which is no model of {view.repository.shown}"
+            yield view.problem(
+                f"{missing}, which holds ensembles alone" if part else f"{missing}: the ensemble does not load",
+                at=step.block.at("model_name"),
+                help="pass the repository of the members, too" if part else "correct the name or add the model",
+                severity=LintSeverity.WARNING if part else None,
+            )
+
+
+def _may_be_a_part(view: ConfiguredModelView) -> bool:
+    """Return whether members may come from elsewhere when it is deployed: a folder of a source tree without any."""
+    return not view.repository.named and all(model.ensemble for model in view.repository.models.values())
 
 
 _STEP = 'step { model_name: "safety" model_version: -1 }'
 _ENSEMBLE = f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n  {_STEP}\n}}\n'
 CASES = (
-    RuleCase.fires("when a step's model has no folder", {"models/all/config.pbtxt": _ENSEMBLE}, "4:10"),
+    RuleCase.fires(
+        "when a step's model has no folder, and other models have",
+        {"models/all/config.pbtxt": _ENSEMBLE, "models/other/1/model.py": ""},
+        "4:10",
+    ),
+    RuleCase.fires(
+        "when the repository that is named holds no member",
+        {"models/all/config.pbtxt": _ENSEMBLE},
+        "4:10",
+        paths=("models",),
+    ),
+    RuleCase.fires(
+        "as a warning where a folder below holds ensembles alone", {"models/all/config.pbtxt": _ENSEMBLE}, "4:10"
+    ),
     RuleCase.quiet(
         "when the folder exists, with or without a configuration",
         {"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
