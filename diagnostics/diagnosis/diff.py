@@ -235,6 +235,7 @@ class EntryDifference:
         load_differs: whether more or less arrives, beyond chance.
         cells: what differs, largest first.
         shares: what explains it, largest first; they add up to the difference of the cells.
+        traced: whether cells of either window are of traced requests, which are some of those of the mean.
 
     """
 
@@ -246,6 +247,7 @@ class EntryDifference:
     load_differs: bool
     cells: tuple[Cell, ...]
     shares: tuple[ChangeShare, ...]
+    traced: bool
 
     @property
     def change(self) -> float:
@@ -381,6 +383,7 @@ def _entry(
         load_differs=sides.load_differs,
         cells=tuple(cell for cell in cells if cell.change),
         shares=shares_of(sides, cells),
+        traced=bool(then.traced or now.traced),
     )
 
 

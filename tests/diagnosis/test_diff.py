@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from diagnostics.cli.diff import command
 from diagnostics.diagnosis.diff import DifferenceCause, WindowDiff, difference
 from diagnostics.errors import UsageError
-from diagnostics.render.diff.document import diff_document
+from diagnostics.render.diff.document import diff_document, share_lines
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.text import as_text
 from diagnostics.tuning.changes import changed_settings
@@ -51,6 +51,9 @@ def test_shares_add_up_to_what_changed_in_the_cells(sick: str, cured: str) -> No
 
     for entry in found.entries:
         assert sum(share.seconds for share in entry.shares) == pytest.approx(sum(cell.change for cell in entry.cells))
+        written = (text.replace("−", "-").split() for text, _ in share_lines(entry))
+        shown = sum(float(value) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit] for value, unit in written)
+        assert shown == pytest.approx(entry.change, abs=0.01 * max(abs(entry.change), entry.mean_before.value or 0.0))
 
 
 def test_a_window_compared_with_itself_shows_no_change() -> None:

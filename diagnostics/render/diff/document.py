@@ -14,6 +14,10 @@ from diagnostics.units import Unit, time_text
 
 # Cells that changed by less than this of the mean are noise of no interest.
 _SHOWN_SHARE = 0.01
+# Less does not change a sum that is shown with three digits.
+_LEFT_OUT_SHARE = 0.001
+_OUTSIDE = "outside of the stages' times"
+_OF_TRACES = f"{_OUTSIDE}: these are of traced requests, the means of all"
 ENTRIES_SHOWN, CELLS_SHOWN = 3, 8
 NOTHING = "no model or ensemble was called in both windows"
 NOT_CONFIGURED = "configuration: not read on both sides"
@@ -52,9 +56,19 @@ def reason(entry: EntryDifference) -> str:
 
 
 def share_lines(entry: EntryDifference) -> list[tuple[str, str]]:
-    """Return what explains the difference, largest first: seconds with their sign, and the change."""
-    found = (share for share in entry.shares if abs(share.seconds) >= _SHOWN_SHARE * _base(entry))
-    return [(signed(share.seconds), _share(share)) for share in found]
+    """Return what explains the difference, largest first: seconds with their sign, and the change.
+
+    With the last lines, they add up to the difference of the means, to a thousandth of the mean.
+    """
+    shown = [share for share in entry.shares if abs(share.seconds) >= _SHOWN_SHARE * _base(entry)]
+    if not shown:
+        return []
+    every, listed = (sum(share.seconds for share in shares) for shares in (entry.shares, shown))
+    left = ((every - listed, "smaller differences"), (entry.change - every, _OF_TRACES if entry.traced else _OUTSIDE))
+    return [
+        *((signed(share.seconds), _share(share)) for share in shown),
+        *((signed(seconds), why) for seconds, why in left if abs(seconds) >= _LEFT_OUT_SHARE * _base(entry)),
+    ]
 
 
 def cell_lines(entry: EntryDifference) -> list[Cell]:
