@@ -111,25 +111,29 @@ _FORMS = {"text": "brief"}
 
 
 def _patch(document: Json) -> str:
-    """Return the patch of the first finding that has one; nothing, and why on standard error, where none has.
+    """Return the patch of the first finding, which is the answer; nothing, and why on standard error, without one.
 
     Raises:
         CollectError: it is no patch of a file, since the repository was not read.
 
     """
-    for finding in document["findings"]:
-        made = finding["suggestion"]
-        if made is None or not made["patch"]:
-            continue
-        if made["patch_base"] != "file":
-            raise CollectError(
-                f"the file that {finding['check']} would change was not read",
-                where="--output patch",
-                hint="name the model repository with --repository DIR",
-            )
-        return str(made["patch"])
-    warn(f"no patch: the answer is {document['verdict']}, and changes no setting of a model")
-    return ""
+    first = next((one for one in document["findings"] if Severity(one["severity"]).actionable), None)
+    if first is None:
+        warn(f"no patch: the answer is {document['verdict']}, and changes nothing")
+        return ""
+    made, on = first["suggestion"], first["subject"]
+    if made is None or not made["patch"]:
+        what = f"{first['check']} of {on['model'] or on['ensemble'] or on['gpu'] or on['server']}"
+        remedy = f": {made['text']}" if made else ""
+        warn(f"no patch: {what} needs another remedy{remedy}")
+        return ""
+    if made["patch_base"] != "file":
+        raise CollectError(
+            f"the file that {first['check']} would change was not read",
+            where="--output patch",
+            hint="name the model repository with --repository DIR",
+        )
+    return str(made["patch"])
 
 
 def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:

@@ -194,11 +194,13 @@ def _print(report: LintReport, output: str, runbooks: str) -> None:
 
 
 def _print_patch(report: LintReport) -> None:
-    fixes = fixes_of(report.problems, report.project)
+    here = Path.cwd()
+    fixes = fixes_of(report.problems, report.project, here)
     show_patch(fixes.patch)
     for line in fixes.refused:
         click.echo(f"diag: {clean(line)}", err=True)
-    click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}", err=True)
+    where = "" if fixes.folder == here else f"; apply it with patch -p1 -d {fixes.folder}"
+    click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}{where}", err=True)
 
 
 def _exit_code(report: LintReport, fail_on: str) -> int:

@@ -131,6 +131,9 @@ def _adds_instances(change: ConfigChange, config: ModelConfig | None) -> bool:
     )
 
 
+_MOST, _BATCHER = "max_batch_size", "dynamic_batching"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """How to apply a suggestion.
@@ -165,7 +168,17 @@ def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | 
         return Advice(patch=None, blast_radius=radius, note=str(error))
     shown, engine = made if made.text else None, evidence.is_engine(on)
     how = steps(change, shown, radius, config, engine=engine, control=evidence.model_control(on.server))
-    return Advice(patch=shown, blast_radius=radius, note="; ".join(made.notes), steps=how)
+    notes = (*made.notes, _unbatched(change, config)) if not engine else made.notes
+    return Advice(patch=shown, blast_radius=radius, note="; ".join(filter(None, notes)), steps=how)
+
+
+def _unbatched(change: ConfigChange, config: ModelConfig | None) -> str:
+    """Return that a larger `max_batch_size` alone forms no batches; empty where something forms them, or may."""
+    larger = any(one.path == _MOST and isinstance(one.value, int) and one.value > 1 for one in change.settings)
+    batcher = any(one.path.partition(".")[0] == _BATCHER and one.value is not None for one in change.settings)
+    if not larger or batcher or config is None or config.dynamic_batching or config.sequence_batching:
+        return ""
+    return "without a dynamic batcher, Triton executes requests one by one: add dynamic_batching { } in the same change"
 
 
 def _own_words(kind: ServerKind, change: ConfigChange, *, written: bool) -> Advice:

@@ -352,6 +352,7 @@ def _performance(fitted: FittedLoop, central: EngineRun, runs: Sequence[EngineRu
                 batch_size_mean=running.value,
                 refused_per_second=0.0,
                 stable=stable,
+                engine=True,
             ),
         ),
         mean_most=max(means, default=None),

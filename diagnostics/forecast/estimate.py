@@ -158,6 +158,7 @@ def _longer(before: _Path, step: ModelVisit, queue: Estimate, stage: StageNumber
 
 def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performance:
     entry, stages = next(one for one in scenario.entries if one.name == fitted.entry), found.numbers
+    engines = {one.name for one in scenario.models if one.engine}
     rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
     served, refused = _flow(entry, found)
     path = _path(entry, stages)
@@ -180,7 +181,10 @@ def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performan
         p99=quantiles[2],
         throughput=Estimate(value=rate * served, low=rate * served, high=rate * served),
         rejected=rate * refused,
-        stages=tuple(_of(model, found) for model in dict.fromkeys(step.model for step in entry.steps)),
+        stages=tuple(
+            replace(_of(model, found), engine=model in engines)
+            for model in dict.fromkeys(step.model for step in entry.steps)
+        ),
     )
 
 

@@ -39,10 +39,11 @@ class StagePerformance:
         queue_mean: mean seconds in its queue per visit; None where the stage cannot keep up.
         queue_p95: 95th percentile of the same.
         compute_mean: mean seconds of the execution that a request is part of, engine time included.
-        busy_share: share of time an instance is occupied.
-        batch_size_mean: items per execution; None where nothing executes.
+        busy_share: share of time an instance is occupied; of an engine, in which it iterates.
+        batch_size_mean: items per execution; of an engine, running requests; None where nothing executes.
         refused_per_second: requests that its queue policy turns away.
         stable: whether the stage keeps up with what is offered.
+        engine: whether it is an engine, which runs many requests side by side.
 
     """
 
@@ -54,6 +55,7 @@ class StagePerformance:
     batch_size_mean: float | None
     refused_per_second: float
     stable: bool
+    engine: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -320,15 +320,22 @@ def _passed(run: ScenarioRun, model: str) -> float:
 
 def _requested(run: ScenarioRun, entry: EntryGraph, model: str) -> float:
     """Return what an entry's requests ask of a model: items; of an engine, requests."""
-    engine = any(one.engine for one in run.scenario.models if one.name == model)
-    items = 1 if engine else max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
+    items = (
+        1
+        if _is_engine(run, model)
+        else max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
+    )
     return run.outcome.entries[entry.name].arrived * items * sum(step.model == model for step in entry.steps)
+
+
+def _is_engine(run: ScenarioRun, model: str) -> bool:
+    return any(one.engine for one in run.scenario.models if one.name == model)
 
 
 def _served(run: ScenarioRun, model: str) -> int:
     """Return the items that a model's executions took; of an engine, which counts iterations, the requests it ended."""
     outcome = run.outcome.models[model]
-    if any(one.engine for one in run.scenario.models if one.name == model):
+    if _is_engine(run, model):
         return sum(1 for seconds in outcome.service if seconds > 0)
     return outcome.items
 
@@ -362,6 +369,7 @@ def _stage(
         batch_size_mean=outcome.batch_size_mean,
         refused_per_second=outcome.refused / central.outcome.seconds,
         stable=not full,
+        engine=_is_engine(central, model),
     )
 
 

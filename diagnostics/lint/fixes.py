@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from diagnostics.errors import DiagError
 from diagnostics.lint.problem import LintProblem, TextFile
@@ -17,19 +19,24 @@ class Fixes:
     """What `--fix` prints.
 
     Attributes:
-        patch: a unified diff over all files for `patch -p1` in the folder that the paths are shown from.
+        patch: a unified diff over all files for `patch -p1` in `folder`.
         fixed: how many problems it mends.
         refused: per problem with a change that is not in the patch, why not.
+        folder: the folder that the patch's paths are below: the working folder if it holds all of them, else the root.
 
     """
 
     patch: str
     fixed: int
     refused: tuple[str, ...]
+    folder: Path
 
 
-def fixes_of(problems: Iterable[LintProblem], project: Project) -> Fixes:
-    """Return the changes of `problems`; of two that want one setting otherwise, the first is taken."""
+def fixes_of(problems: Iterable[LintProblem], project: Project, here: Path) -> Fixes:
+    """Return the changes of `problems`; of two that want one setting otherwise, the first is taken.
+
+    Paths are shown from the folder `here`. `patch` and `git apply` refuse absolute paths, and those with `..`.
+    """
     files = configurations(project)
     drafts = {path: _Draft(file.text) for path, file in files.items()}
     fixed, refused = 0, []
@@ -40,8 +47,14 @@ def fixes_of(problems: Iterable[LintProblem], project: Project) -> Fixes:
         reason = draft.apply(problem.fix, problem.place.path) if draft else "its file is not a model's configuration"
         fixed += not reason
         refused += [f"{problem.place}: {problem.rule} is not in the patch: {reason}"] if reason else []
-    patch = "".join(unified(files[path].text, draft.text, path.lstrip("/")) for path, draft in drafts.items())
-    return Fixes(patch=patch, fixed=fixed, refused=tuple(refused))
+    changed = {path: draft.text for path, draft in drafts.items() if draft.text != files[path].text}
+    # Links stay as they were named, so nothing is resolved.
+    places = {path: Path(os.path.normpath(here / path)) for path in changed}
+    folder = here if all(place.is_relative_to(here) for place in places.values()) else Path(here.anchor)
+    diffs = (
+        unified(files[path].text, text, places[path].relative_to(folder).as_posix()) for path, text in changed.items()
+    )
+    return Fixes(patch="".join(diffs), fixed=fixed, refused=tuple(refused), folder=folder)
 
 
 def fixed_text(problem: LintProblem, files: Mapping[str, TextFile]) -> tuple[str, str] | None:

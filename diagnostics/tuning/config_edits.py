@@ -151,8 +151,11 @@ def _inputs(root: TextMessage) -> list[_Input]:
 
 
 def _sample(size: int, inputs: list[_Input]) -> str:
-    blocks = " ".join(_input_block(item) for item in inputs)
-    return f"{{ name: {quote(f'batch {size}')} batch_size: {size} {blocks} }}"
+    """Return a sample's block: in one line with one input, else with a line for each."""
+    head, blocks = f"name: {quote(f'batch {size}')} batch_size: {size}", [_input_block(item) for item in inputs]
+    if len(blocks) == 1:
+        return f"{{ {head} {blocks[0]} }}"
+    return "\n  ".join((f"{{ {head}", *blocks)) + "\n}"
 
 
 def _input_block(item: _Input) -> str:

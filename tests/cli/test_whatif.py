@@ -87,6 +87,14 @@ def test_the_report_holds_the_patch_and_the_value_in_effect(requested: list[What
     assert (report["entry"]["name"], report["measured"]["mean_seconds"]) == ("chat", 0.283)
 
 
+def test_a_larger_batch_size_without_a_batcher_hints_at_one(requested: list[WhatIf]) -> None:
+    hint = "without a dynamic batcher, Triton executes requests one by one"
+    alone, both = ("--set", "safety.max_batch_size=8"), ("--set", "safety.dynamic_batching=true")
+
+    assert hint in " ".join(run(*alone).output.split())
+    assert hint not in " ".join(run(*alone, *both).output.split())
+
+
 def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patch(requested: list[WhatIf]) -> None:
     report = json.loads(run("--sweep", "safety.instance_group.count=1..4", "--output", "json").output)
 

@@ -148,6 +148,28 @@ def test_fix_prints_a_patch_that_applies_and_mends(capsys: Printed) -> None:
     assert _report().problems == ()
 
 
+@pytest.mark.parametrize("given", ["models", "./models", "../{here}/models", "{folder}/models"])
+def test_a_patch_names_files_from_where_it_is_made_however_they_are_given(given: str, capsys: Printed) -> None:
+    main(["lint", given.format(here=Path.cwd().name, folder=Path.cwd()), "--fix"])
+    printed = capsys.readouterr()
+
+    assert printed.out.startswith("--- a/models/a/config.pbtxt\n+++ b/models/a/config.pbtxt\n")
+    assert "apply it with" not in printed.err
+
+
+def test_a_patch_of_files_elsewhere_says_where_it_applies(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Path("models").absolute()
+    Path("work").mkdir()
+    monkeypatch.chdir("work")
+
+    main(["lint", "../models", "--fix"])
+    printed = capsys.readouterr()
+
+    assert printed.out.startswith(f"--- a{models}/a/config.pbtxt\n")
+    assert printed.err.endswith("apply it with patch -p1 -d /\n")
+    subprocess.run(["patch", "-p1", "-d", "/", "--silent", "--dry-run"], input=printed.out, text=True, check=True)
+
+
 def test_fixes_that_contradict_each_other_are_not_all_in_the_patch(
     capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,12 @@ def test_every_change_was_tried_on_a_real_server() -> None:
     ]
 
 
+def test_the_page_says_how_many_changes_were_tried() -> None:
+    page = Path(__file__).parents[2] / "docs/how-to/lint-in-ci.md"
+
+    assert f"{len(REFUSALS)} single changes to working configurations" in page.read_text()
+
+
 def test_lint_reports_an_error_exactly_where_the_server_refuses(tmp_path: Path) -> None:
     wrong = {}
     for number, (title, change) in enumerate(mistakes.CHANGES.items()):

@@ -112,6 +112,16 @@ def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None
     assert "90 %" not in missed
 
 
+def test_the_busy_share_of_an_engine_says_what_is_busy() -> None:
+    shown = "llm is an engine: busy is the time in which it iterates, with one request or many"
+    given = proposal("llm")
+    before = replace(given.forecast.baseline, stages=(replace(given.forecast.baseline.stages[0], engine=True),))
+    engine = replace(given, forecast=replace(given.forecast, baseline=before))
+
+    assert shown in " ".join(as_text(forecast_document(engine)).split())
+    assert shown not in " ".join(as_text(forecast_document(given)).split())
+
+
 def test_a_measured_percentile_stands_beside_the_modelled_one() -> None:
     proposal = replace(PROPOSALS["better"], forecast=replace(PROPOSALS["better"].forecast, measured_p95=0.6))
     reported = " ".join(as_text(forecast_document(proposal)).split())

@@ -294,6 +294,21 @@ model_warmup { name: "mine" batch_size: 4 }
     assert made.notes == ("dimensions of -1 are warmed up as 1: give the sizes that requests have",)
 
 
+def test_samples_of_several_inputs_have_a_line_for_each() -> None:
+    inputs = "".join(f'input [{{ name: "I{at}" data_type: TYPE_FP32 dims: [ 4 ] }}]\n' for at in range(3))
+    after = edited(inputs, change(("model_warmup", WarmupChange(batch_sizes=(1,)))))
+
+    assert after.splitlines()[3:] == [
+        'model_warmup [{ name: "batch 1" batch_size: 1',
+        *(
+            f'  inputs {{ key: "I{at}" value {{ data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }} }}'
+            for at in range(3)
+        ),
+        "}]",
+    ]
+    assert sorted(config(after).model_warmup[0].inputs) == ["I0", "I1", "I2"]
+
+
 def test_sizes_above_the_new_limit_are_dropped_and_stated() -> None:
     before = "max_batch_size: 16\ndynamic_batching { preferred_batch_size: [ 4, 16 ] }\n"
     made = patch(change(("max_batch_size", 8)), file_text=before, path="a/config.pbtxt", effective=None)

@@ -6,7 +6,7 @@ A step's `model_name` that is no folder of the same repository, if the whole rep
 ## Means
 The server refuses the ensemble at load: "ensemble … contains models that are not available or ambiguous".
 
-A folder that holds ensembles alone, found below the path that you gave, may be only a part of the deployment. There
+A folder that holds ensembles alone may be only a part of the deployment. If it was found below the path that you gave,
 this is a warning. Pass the folder itself (`diag lint models`) to have it checked as the whole repository.
 
 ## Do

@@ -282,6 +282,14 @@ def before_and_after(before: Performance, after: Performance, *, rough: bool) ->
         ),
         rows=stages(before, after),
     )
+    yield Sentence(text=busy_engines([before]), under=2)
+
+
+def busy_engines(found: Sequence[Performance]) -> str:
+    """Return what the busy share of engines is; empty without an engine."""
+    names = ", ".join(dict.fromkeys(stage.model for one in found for stage in one.stages if stage.engine))
+    how = "busy is the time in which it iterates, with one request or many"
+    return f"{names} is an engine: {how}" if names else ""
 
 
 def ending(assumptions: Sequence[str], patches: Sequence[tuple[str, Advice]], window: WindowFacts) -> Iterator[Block]:
@@ -351,6 +359,7 @@ def sweep_document(proposal: SweepProposal) -> Document:
         Headline(text=sweep_headline(proposal)),
         Sentence(text=warned, under=2),
         _sweep_table(proposal),
+        Sentence(text=busy_engines([point.performance for point in proposal.sweep.points]), under=2),
         _plot(proposal),
         Sentence(
             text=against_measurement(proposal.baseline, proposal.measured_mean, proposal.measured_p95, proposal.window)
