@@ -101,6 +101,8 @@ SERVE_MODEL = "model_name"
 SERVE_LATENCY = "e2e_request_latency_seconds"
 # The most requests that NIM runs at once; no other server exports it.
 NIM_SLOTS = "num_request_max"
+# Further families without a prefix that are NIM's alone: trtllm-serve calls its own otherwise.
+NIM_FAMILIES = (NIM_SLOTS, "gpu_cache_usage_perc", "request_failure_total")
 
 # Reasons of failures: refused at a queue, and given up by its caller.
 REJECTED = "REJECTED"

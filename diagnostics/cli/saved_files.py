@@ -39,7 +39,8 @@ LIFETIME_CONFIDENCE = 0.5
 """A fault that lies hours back is in an average since the start too: such a cause is as likely past as present."""
 _MENDED = {BodyKind.METRICS: whole_page, BodyKind.STATISTICS: whole_answer}
 _NAME = re.compile(rb'^[^\S\n]*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
-_PAGE = "curl -s localhost:8002/metrics > metrics-$(date +%s).txt"
+_PAGE = "curl -s localhost{} > metrics-$(date +%s).txt"
+_TRITON = ":8002/metrics"
 _AGAIN = "save another reading half a minute after the last, and name all files"
 _PAGES = "save two readings half a minute apart, and name both files"
 
@@ -77,7 +78,7 @@ def explain_saved(names: Sequence[str], question: WindowOptions) -> Explanation:
     given = read_saved(names)
     window = _with_repository(laid_out(given.bodies), question)
     evidence = _evidence(window)
-    spots = (*_basis_spot(window.basis), *_unused(window), *given.notes)
+    spots = (*_basis_spot(window.basis, _page_command(evidence)), *_unused(window), *given.notes)
     found = diagnose(evidence, question.diagnosis(_shown(names), spots))
     return _judged(_dated(found, given), window.basis, given.test)
 
@@ -237,15 +238,21 @@ def _evidence(window: SavedWindow) -> WindowEvidence:
     )
 
 
-def _basis_spot(basis: Basis) -> Iterator[BlindSpot]:
+def _page_command(evidence: WindowEvidence) -> str:
+    """Return the command that saves another page of what the files are of: a Triton, where nothing else shows."""
+    kinds = (evidence.server_kind(on) for on in evidence.subjects(Scope.SERVER))
+    return _PAGE.format(next((kind.page for kind in kinds if kind), _TRITON))
+
+
+def _basis_spot(basis: Basis, command: str) -> Iterator[BlindSpot]:
     what = "rates, busy shares and percentiles"
     if basis is Basis.LIFETIME:
         yield BlindSpot(
-            what=f"{what}, and what changed when", why=f"one reading holds {basis}", fix=_AGAIN, command=_PAGE
+            what=f"{what}, and what changed when", why=f"one reading holds {basis}", fix=_AGAIN, command=command
         )
     elif basis is Basis.NOTHING:
         yield BlindSpot(
-            what="whether requests wait or fail", why="no file holds counters of a model", fix=_PAGES, command=_PAGE
+            what="whether requests wait or fail", why="no file holds counters of a model", fix=_PAGES, command=command
         )
     elif basis is Basis.UNKNOWN:
         why, fix = (

@@ -380,7 +380,7 @@ def _verdict(
         first = most_telling(left) or missed
         return _Judged(Verdict.DEGRADED, missed.text, first.next_measurement)
     if missing := core_missing(evidence):
-        return _Judged(Verdict.INSUFFICIENT_DATA, missing)
+        return _Judged(Verdict.INSUFFICIENT_DATA, *missing)
     if signs:
         return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _tells_apart(signs[0], left))
     if unseen := left_out(evidence) or unread(evidence, anatomy) or silent_port(evidence):
@@ -446,7 +446,7 @@ def _of_kinds(evidence: Evidence) -> Iterator[BlindSpot]:
         if kind is None:
             continue
         for what in kind.unread:
-            yield BlindSpot(what=f"{what} ({model.model})", why=f"not on {kind.name}'s page, or not read yet", fix="")
+            yield BlindSpot(what=f"{what} ({model.model})", why=f"not on the page of {kind.name}, or not read", fix="")
 
 
 def _blind_spots(evidence: Evidence, results: Sequence[Result]) -> tuple[BlindSpot, ...]:

@@ -17,6 +17,7 @@ from diagnostics.diagnosis.change_options import (
 )
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Proposal, SweepProposal, moves, patches
+from diagnostics.diagnosis.undecided import Unread, core_missing
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.forecast.entry_model import EntryModel, LoopModel, entry_model
@@ -174,7 +175,9 @@ def entry_of(evidence: Evidence, name: str | None) -> Subject:
         raise UsageError(f"nothing named {name!r} is called", where="--entry", hint=among(name, known, "entries"))
     busiest = max(named, key=lambda on: named[on], default=None)
     if busiest is None or not named[busiest]:
-        raise CollectError("no request was completed, so nothing can be predicted", hint="look at it under load")
+        lacking = core_missing(evidence) or Unread("no request was completed")
+        hint = lacking.next_measurement or "look at it under load"
+        raise CollectError(f"{lacking.text}, so nothing can be predicted", hint=hint)
     return busiest
 
 

@@ -239,8 +239,9 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
         if waiting is not None and waiting >= WAITING_IN_ENGINE:
             yield Symptom(
                 text=f"{Unit.COUNT.show(waiting)} requests wait inside the engine of {model.model} on average",
-                next_measurement="compare its scheduled requests with its slots, and its KV blocks with what requests "
-                "need",
+                next_measurement=kind.compare_limits
+                if (kind := evidence.server_kind(model))
+                else "compare its scheduled requests with its slots, and its KV blocks with what requests need",
             )
         elif _paused_against_policy(evidence, model):
             yield Symptom(

@@ -34,6 +34,7 @@ from diagnostics.signals.traces import TRACE_FIX
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS, SUMMARIZED_REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS
+from diagnostics.window.view import Counter as Measured
 
 # A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
 FEWEST_READS = 5
@@ -46,26 +47,52 @@ class Unread(NamedTuple):
     next_measurement: str = ""
 
 
-def core_missing(evidence: Evidence) -> str:
-    """Return what is missing of the signals without which nothing can be called healthy; empty when nothing is."""
+def core_missing(evidence: Evidence) -> Unread | None:
+    """Return what is missing of the signals without which nothing can be called healthy; None when nothing is."""
     models = evidence.subjects(Scope.MODEL)
     if not models:
-        return "no model's counters could be read"
+        found = (_lacks_counters(evidence, on) for on in evidence.subjects(Scope.SERVER))
+        return next(filter(None, found), None) or Unread("no model's counters could be read")
     readings = [evidence.read(REQUESTS, model) for model in models]
     for model, reading in zip(models, readings, strict=True):
         if reading.value is None and (evidence.read(IMPLAUSIBLE_STEPS, model).value or 0.0) > 0:
-            return f"counters of {model.model} are impossible at every read: they show increases that no server makes"
+            return Unread(
+                f"counters of {model.model} are impossible at every read: they show increases that no server makes"
+            )
     if all(reading.value is None for reading in readings):
-        return _uncounted({reading.missing for reading in readings})
+        lacking = _lacks_counters(evidence, models[0]) if readings[0].missing is Missing.DISABLED else None
+        return lacking or Unread(_uncounted({reading.missing for reading in readings}))
     for model, reading in zip(models, readings, strict=True):
         if reading.value == 0 and (evidence.read(SUMMARIZED_REQUESTS, model).value or 0.0) > 0:
-            return f"counters of {model.model} stand still while its summaries count: counter_latencies is off"
+            return Unread(f"counters of {model.model} stand still while its summaries count: counter_latencies is off")
         if not reading.value or reading.value < ENOUGH_EVENTS:
             continue
         for signal in (QUEUE_SECONDS, REQUEST_SECONDS):
             if evidence.read(signal, model).missing not in (None, Missing.TOO_FEW_EVENTS):
-                return f"{signal.name} of {model.model} could not be read"
-    return ""
+                return _lacks_waits(evidence, model) or Unread(f"{signal.name} of {model.model} could not be read")
+    return None
+
+
+def _lacks_counters(evidence: Evidence, on: Subject) -> Unread | None:
+    """Return that no requests were counted, in the words of the server; None of a Triton."""
+    kind = evidence.server_kind(on)
+    if kind is None:
+        return None
+    lacking = f"the page of {kind.name} has no {kind.counted_by}"
+    return Unread(f"no request was counted: {lacking}", kind.counts or f"keep {kind.counted_by} when pages are scraped")
+
+
+def _lacks_waits(evidence: Evidence, on: Subject) -> Unread | None:
+    """Return that nothing tells how long requests wait, in the words of the server; None of a Triton."""
+    kind = evidence.server_kind(on)
+    if kind is None:
+        return None
+    counted = (name for name, counter in kind.requests.items() if counter == Measured.QUEUE_SECONDS)
+    waits = next(counted, "").removesuffix("_sum") or kind.family("waiting")
+    return Unread(
+        f"how long requests for {on.model} wait was not read: the page of {kind.name} has no {waits}",
+        f"keep {waits} when pages are scraped",
+    )
 
 
 def _uncounted(reasons: Set[Missing | None]) -> str:
@@ -467,7 +494,7 @@ def _measurement(evidence: Evidence, result: Result, outcome: Unknown) -> str:
         return "read for longer: more events decide it"
     kind = evidence.server_kind(result.subject)
     if kind is not None and (signal is None or kind.name not in signal.fix):
-        return f"{kind.name}'s page does not show it: look at its settings and its log"
+        return kind.compare_limits if Phase.QUEUE in _phases(result) else f"read the log of {kind.name}"
     if signal is not None and signal.fix:
         return signal.fix
     return "read the server's HTTP or gRPC port too: its statistics and configuration tell more than its metrics"

@@ -26,6 +26,7 @@ from diagnostics.forecast.engine_window import (
     mean_ratio,
     measured_engine,
     points_of,
+    refuse_several_tokens,
 )
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.signals.engine_history import EngineHistory, EngineStep
@@ -122,7 +123,8 @@ def fit_loop(evidence: WindowEvidence, on: Subject) -> FittedLoop:
     if len(points) < FEWEST_POINTS:
         raise Unpredictable("how long its iterations take was not read", where=on.model or "", hint=GAPS)
     measured = measured_engine(history, points)
-    load, vary, stated = load_of_engine(history, measured)
+    load, vary, stated = load_of_engine(history, measured, on.model or "")
+    refuse_several_tokens(history, measured, load, on.model or "")
     limits, more, slots_stated = limits_of_engine(evidence, on, history, load)
     fitting = _Fitting(history, points, measured, load, limits)
     cost = fitting.cost(points)
@@ -165,7 +167,7 @@ class _Fitting:
     ) -> None:
         self._points, self._measured, self._load, self._limits = points, measured, load, limits
         timed = any(step.queued_seconds is not None for step in history.steps)
-        self._firsts = () if timed else _unqueued(history, limits.slots)
+        self._firsts = () if timed or _noted_at_end(history) else _unqueued(history, limits.slots)
         self.seen = _spread(points) >= _LEAST_SPREAD
         # A request is half written on average, and leaves half of its last block empty.
         self.held = load.prompt.mean + load.answer.mean / 2 + (limits.block_tokens - 1) / 2
@@ -254,6 +256,11 @@ def _spread(points: Sequence[IterationPoint]) -> float:
     return (high - low) / fmean(ordered)
 
 
+def _noted_at_end(history: EngineHistory) -> bool:
+    """Return whether first tokens are counted when their requests end, so that they came in another stretch."""
+    return all(step.firsts == step.ended for step in history.steps if step.firsts is not None)
+
+
 def _unqueued(history: EngineHistory, slots: float) -> Sequence[EngineStep]:
     """Return the stretches at whose ends nobody waits and slots are free; empty with too few first tokens in them."""
     found = [
@@ -293,8 +300,8 @@ def refuse_more(fitted: FittedLoop, low: float, high: float) -> None:
         return
     show = Unit.SECONDS.show
     raise Unpredictable(
-        f"{fitted.measured.running:.3g} requests ran at every read, so what more of them cost cannot be told: a token "
-        f"would take {show(low)} to {show(high)}",
+        f"about as many requests ran at every read ({fitted.measured.running:.3g}), so what more of them cost cannot "
+        f"be told: a token would take {show(low)} to {show(high)}",
         where=fitted.on.model or "",
         hint=_LOAD_VARIES,
     )

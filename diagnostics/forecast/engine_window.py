@@ -21,6 +21,7 @@ from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.signals.engine import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS, ENGINE_KV_NEED, ENGINE_SLOTS
 from diagnostics.signals.engine_history import EngineHistory, EngineStep, ObservedSizes
 from diagnostics.signals.signal import Subject
+from diagnostics.units import Unit
 from diagnostics.wire.engine import EngineSample
 
 Interval = tuple[float, float]
@@ -38,6 +39,11 @@ GAPS = (
     "read a minute under load, every second or two, in which the server exports its inter-token latency or its "
     "iterations (trtllm-serve: enable_iter_perf_stats)"
 )
+TOKENS = "read a page that counts generated tokens: generation_tokens_total, or a histogram of them"
+PROMPTS = "read a page that counts tokens of prompts: prompt_tokens_total, or a histogram of them"
+# Tokens that an iteration brings a request, where times per token and per iteration differ. Speculative decoding that
+# pays brings 1.5 and more; rounding, and requests that end between two reads, hardly a fifth.
+_SEVERAL = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,33 @@ def measured_engine(history: EngineHistory, points: Sequence[IterationPoint]) ->
     )
 
 
+def refuse_several_tokens(history: EngineHistory, measured: MeasuredEngine, load: EngineLoad, where: str) -> None:
+    """Refuse to simulate one token an iteration where requests get several at once.
+
+    Raises:
+        Unpredictable: with what was counted.
+
+    """
+    steps, begun = history.steps, [(step.gaps, step.firsts or step.ended) for step in history.steps]
+    paced, gaps = mean_ratio([(step.paced_seconds, step.paced) for step in steps]), mean_ratio(begun)
+    each = measured.per_token
+    if each and paced and each >= _SEVERAL * paced:
+        counted = f"an iteration takes {Unit.SECONDS.show(each)}, a token {Unit.SECONDS.show(paced)}"
+    elif gaps is not None and load.answer.mean - 1 >= _SEVERAL * gaps and load.answer.mean >= _FEW_TOKENS:
+        counted = f"an answer has {load.answer.mean:.0f} tokens, and {gaps:.0f} times between them were counted"
+    else:
+        return
+    raise Unpredictable(
+        f"{counted}: requests get several tokens at once, as by speculative decoding, which is not simulated",
+        where=where,
+        hint="measure the change on a server of its own",
+    )
+
+
+# Of an answer: of fewer, the first one and how they were counted make up too much.
+_FEW_TOKENS = 5.0
+
+
 def mean_ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     """Return the sum of the first over that of the second, of pairs that have both; None where that is nothing."""
     stated = [(one, other) for one, other in pairs if one is not None and other is not None]
@@ -160,7 +193,7 @@ def _mean(before: EngineSample | None, after: EngineSample | None) -> float | No
 
 
 def load_of_engine(
-    history: EngineHistory, measured: MeasuredEngine
+    history: EngineHistory, measured: MeasuredEngine, where: str
 ) -> tuple[EngineLoad, tuple[Interval | None, Interval | None], list[str]]:
     """Return what the engine is asked for, the bounds of lengths' variability, and what it rests on."""
     stated: list[str] = []
@@ -168,13 +201,11 @@ def load_of_engine(
     answers = answer.mean if answer else _answer_tokens(history)
     prompts = prompt.mean if prompt else _prompt_tokens(history, answers)
     if answers is None:
-        raise Unpredictable("how many tokens answers have was not read", where="", hint=GAPS)
+        raise Unpredictable("how many tokens answers have was not read", where=where, hint=TOKENS)
     if prompts is None:
-        stated.append("how long prompts are was not read: each counts as one token, and reading it as one step")
+        raise Unpredictable("how long prompts are was not read", where=where, hint=PROMPTS)
     vary = (_variability(prompt, None), _variability(answer, _like_times(history, measured)))
-    counts = [
-        TokenCount(mean=max(mean, 1.0), scv=scv) for mean, (scv, _) in zip((prompts or 1.0, answers), vary, strict=True)
-    ]
+    counts = [TokenCount(mean=max(mean, 1.0), scv=scv) for mean, (scv, _) in zip((prompts, answers), vary, strict=True)]
     clients = _clients(history)
     if clients:
         stated.append(f"{clients} clients wait for their answers: that many requests are inside at every read")

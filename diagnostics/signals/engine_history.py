@@ -17,7 +17,15 @@ from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import Series, Snapshot
 from diagnostics.wire.json_body import number
 from diagnostics.wire.servers.catalogue import server_kinds, token_names
-from diagnostics.wire.servers.kind import ANSWER_TOKENS, FIRST_TOKEN, GENERATED, NEXT_TOKEN, PROMPT_TOKENS, PROMPTED
+from diagnostics.wire.servers.kind import (
+    ANSWER_TOKENS,
+    FIRST_TOKEN,
+    GENERATED,
+    NEXT_TOKEN,
+    PROMPT_TOKENS,
+    PROMPTED,
+    TOKEN_OF_REQUEST,
+)
 
 _QUEUES = tuple(
     name for kind in server_kinds() for name, counter in kind.requests.items() if counter == Counter.QUEUE_SECONDS
@@ -34,6 +42,7 @@ class EngineStep:
         ended: requests that were answered.
         request_seconds: time of these.
         gap_seconds, gaps: time between tokens, of all requests, and how many such times there are.
+        paced_seconds, paced: mean time between tokens of each request that ended, added up, and how many these are.
         first_seconds, firsts: time to first tokens, and how many.
         queued_seconds: time in the engine's own queue, of requests that left it.
         prompt_tokens, answer_tokens: tokens that were read and generated.
@@ -48,6 +57,8 @@ class EngineStep:
     request_seconds: float | None
     gap_seconds: float | None
     gaps: float | None
+    paced_seconds: float | None
+    paced: float | None
     first_seconds: float | None
     firsts: float | None
     queued_seconds: float | None
@@ -115,6 +126,8 @@ def engine_history(view: ModelView) -> EngineHistory:
                 request_seconds=values.get(Counter.REQUEST_SECONDS),
                 gap_seconds=counted.first_of(token_names(NEXT_TOKEN), "_sum"),
                 gaps=counted.first_of(token_names(NEXT_TOKEN), "_count"),
+                paced_seconds=counted.first_of(token_names(TOKEN_OF_REQUEST), "_sum"),
+                paced=counted.first_of(token_names(TOKEN_OF_REQUEST), "_count"),
                 first_seconds=counted.first_of(token_names(FIRST_TOKEN), "_sum"),
                 firsts=counted.first_of(token_names(FIRST_TOKEN), "_count"),
                 queued_seconds=counted.first_of(_QUEUES),

@@ -60,8 +60,11 @@ def shows_its_time(view: ModelView) -> bool:
 
 
 def kind_serving(view: ModelView) -> ServerKind | None:
-    """Return the kind of server that counts the model's requests in its own words; None for Triton's models."""
-    found = (serving_kind(snapshot.layout, view.model or "") for _, _, snapshot in view.server.snapshots[-1:])
+    """Return the kind of server that counts the model's requests in its own words; None for Triton's models.
+
+    Of a server as a whole, that which its page shows, whether it counts requests or not.
+    """
+    found = (serving_kind(snapshot.layout, view.model) for _, _, snapshot in view.server.snapshots[-1:])
     return next(found, None)
 
 

@@ -22,7 +22,7 @@ from diagnostics.units import Unit
 from diagnostics.window.onset import CHANGE_FACTOR, MOST_STEPS, rise
 from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.wire.servers.catalogue import token_names
-from diagnostics.wire.servers.kind import GENERATED, NEXT_TOKEN, PROMPTED
+from diagnostics.wire.servers.kind import GENERATED, NEXT_TOKEN, PROMPTED, TOKEN_OF_REQUEST
 
 # A tenth more of the iterations with a prompt in them, each up to ten times as long, doubles their mean.
 MORE_PROMPTS = 0.1
@@ -54,7 +54,7 @@ def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
 
 def _token_pieces(view: ModelView, engine: EngineReads) -> list[SeriesInterval]:
     """Return the time per token between pages: as a histogram has it, else running requests × time ÷ tokens."""
-    for family in token_names(NEXT_TOKEN):
+    for family in (*token_names(NEXT_TOKEN), *token_names(TOKEN_OF_REQUEST)):
         if found := _steps_of(view, f"{family}_sum", f"{family}_count"):
             return [SeriesInterval(start, end, seconds, tokens) for start, end, seconds, tokens in found if tokens > 0]
     running = {sample.at: sample.scheduled for sample in engine.samples if sample.scheduled}

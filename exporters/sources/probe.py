@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import TypeVar
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
-from diagnostics.wire.servers.catalogue import instead_of, is_enclosed, kinds_of, named, readable
+from diagnostics.wire.servers.catalogue import instead_of, is_enclosed, kinds_of, named, other_pages, readable
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import HttpReader, Obstacle, ReadFailure, plain
@@ -62,7 +63,8 @@ def probe_grpc(address: Address, options: SourceOptions) -> GrpcApi:
 def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
     """Return the metrics page at `address`; a path without `/metrics` gets it appended.
 
-    A list of iterations there is `trtllm-serve`'s, whose page is at another path of the same port.
+    A list of iterations there is `trtllm-serve`'s, whose page is at another path of the same port. Other kinds have
+    theirs at other paths, too, and nothing at this one.
 
     Raises:
         OtherServer: the page is one of a known server that is not read.
@@ -79,6 +81,14 @@ def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
             return _metrics(reader, beside, options)
         except ReadFailure as failure:
             raise ReadFailure(f"{NO_PAGE} ({failure.reason})", failure.obstacle) from None
+    except ReadFailure as failure:
+        if failure.status != HTTPStatus.NOT_FOUND or address.path.endswith("/metrics"):
+            raise
+        elsewhere = (str(replace(address, path=address.path + other)) for other in other_pages())
+        found = first_found([(one, partial(_metrics, reader, one, options)) for one in elsewhere], {})
+        if found is None:
+            raise
+        return found
 
 
 def _metrics(reader: HttpReader, url: str, options: SourceOptions) -> Metrics:

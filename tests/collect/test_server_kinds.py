@@ -126,6 +126,14 @@ def explained(*bodies: bytes, growth: float = 0.1) -> Explanation:
     return explain(WindowEvidence(window), WindowFacts(start=window.start, end=window.end, sources=("llm",)))
 
 
+@pytest.mark.parametrize(("name", "path"), [("nim_1", "/v1/metrics"), ("trtllm_serve", "/prometheus/metrics")])
+def test_a_page_elsewhere_is_found_by_its_port(name: str, path: str) -> None:
+    with FakeServer({f"GET {path}": page(PAGES[name], "text/plain")}).running() as server:
+        found = discover(f"127.0.0.1:{server.port}", OPTIONS)
+
+    assert found.urls == (f"http://127.0.0.1:{server.port}{path}",)
+
+
 @pytest.mark.parametrize("name", ["vllm", "sglang", "nim_1", "nim_2", "dynamo_vllm_worker"])
 def test_waiting_requests_are_never_healthy(name: str) -> None:
     found = explained(PAGES[name])
@@ -314,3 +322,72 @@ def test_what_waits_at_a_few_reads_is_no_queue(every: int, waits: bool) -> None:
     (model,) = evidence.subjects(Scope.MODEL)
 
     assert ((evidence.read(QUEUE_SECONDS, model).value or 0.0) > 0) == waits
+
+
+def without(body: bytes, family: str) -> bytes:
+    """Return a page without one of its families."""
+    return b"".join(line for line in body.splitlines(keepends=True) if family.encode() not in line)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("vllm", "vllm:e2e_request_latency_seconds"),
+        ("sglang", "sglang:e2e_request_latency_seconds"),
+        ("nim_1", "e2e_request_latency_seconds"),
+        ("trtllm_serve", "trtllm_e2e_request_latency_seconds"),
+        ("dynamo_frontend_slots", "dynamo_frontend_request_duration_seconds"),
+        ("sglang", "sglang:num_queue_reqs"),
+        ("nim_1", "num_requests_waiting"),
+        ("dynamo_frontend_slots", "dynamo_frontend_queued_requests"),
+    ],
+)
+def test_a_family_without_which_nothing_is_judged_is_named(name: str, family: str) -> None:
+    found = explained(without(PAGES[name], family), growth=SLOWLY if "dynamo" in name else 0.1)
+
+    assert found.verdict == "insufficient-data"
+    assert found.reason.endswith(f" has no {family}")
+    assert found.next_measurement
+
+
+@pytest.mark.parametrize(
+    ("name", "compared"),
+    [
+        ("vllm", "compare vllm:num_requests_running with --max-num-seqs, and vllm:kv_cache_usage_perc with 1"),
+        (
+            "sglang",
+            "compare sglang:num_running_reqs with --max-running-requests, "
+            "and sglang:num_used_tokens with sglang:max_total_num_tokens",
+        ),
+        (WORKER.format("slots"), "compare vllm:num_requests_running with --max-num-seqs"),
+    ],
+)
+def test_the_next_step_is_in_the_words_of_the_server(name: str, compared: str) -> None:
+    found = explained(PAGES[name], growth=SLOWLY if "mocker" in name else 0.1)
+
+    assert found.next_measurement.startswith(compared)
+
+
+def test_a_nim_without_its_slots_is_not_taken_for_trtllm_serve() -> None:
+    assert named(ExpositionReader().read(without(PAGES["nim_1"], names.NIM_SLOTS)).layout) == "NVIDIA NIM"
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("vllm", ":8000/metrics"),
+        ("sglang", ":30000/metrics"),
+        ("nim_1", ":8000/v1/metrics"),
+        ("trtllm_serve", ":8000/prometheus/metrics"),
+        ("dynamo_vllm_worker", ":8081/metrics"),
+        ("triton", ":8002/metrics"),
+    ],
+)
+def test_a_saved_page_leads_to_the_port_of_its_server(
+    name: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "page.txt"
+    saved.write_bytes(PAGES[name])
+
+    main(["explain", str(saved)])
+    assert f"curl -s localhost{address} >" in capsys.readouterr().out

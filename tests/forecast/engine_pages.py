@@ -80,12 +80,76 @@ def vllm_pages(run: EngineRun, limits: EngineLimits, *, server: str = "llm", tok
     return found
 
 
+def _trtllm_gauges(run: EngineRun, limits: EngineLimits, cost: IterationCost, now: float) -> dict[str, float]:
+    """Return what trtllm-serve tells of an iteration at a moment."""
+    running = [one for one in run.requests if one.started <= now < one.ended]
+    reading = [one for one in running if now < one.first]
+    tokens, held = sum(one.prompt for one in reading), sum(one.prompt + one.answer / 2 for one in running)
+    return {
+        "num_requests_running": len(running),
+        "num_requests_waiting": sum(one.came <= now < one.started for one in run.requests),
+        "max_num_active_requests": limits.slots,
+        "max_batch_size_runtime": limits.slots,
+        "max_num_tokens_runtime": limits.token_budget,
+        "num_scheduled_requests": len(running),
+        "num_context_requests": len(reading),
+        "num_generation_requests": len(running) - len(reading),
+        "num_paused_requests": 0,
+        "total_context_tokens": tokens,
+        "iteration_latency_seconds": cost.base + cost.per_held * held + cost.per_token * tokens,
+        "kv_cache_max_blocks": limits.cache_tokens / limits.block_tokens,
+        "kv_cache_used_blocks": held / limits.block_tokens,
+        "kv_cache_free_blocks": (limits.cache_tokens - held) / limits.block_tokens,
+        "kv_cache_tokens_per_block": limits.block_tokens,
+    }
+
+
+def trtllm_pages(
+    run: EngineRun, limits: EngineLimits, cost: IterationCost, without: frozenset[str] = frozenset()
+) -> list[Scrape]:
+    """Return reads of a trtllm-serve's page without some families. It observes each request when it ends."""
+    done = [one for one in run.requests if one.ended < float("inf")]
+    histograms = {
+        "e2e_request_latency_seconds": [(one.ended, one.ended - one.came) for one in done],
+        "time_to_first_token_seconds": [(one.ended, one.first - one.came) for one in done],
+        "time_per_output_token_seconds": [
+            (one.ended, (one.ended - one.first) / (one.answer - 1)) for one in done if one.answer > 1
+        ],
+        "request_queue_time_seconds": [(one.ended, one.started - one.came) for one in done],
+    }
+    counters = {
+        "prompt_tokens_total": [(one.ended, one.prompt) for one in done],
+        "generation_tokens_total": [(one.ended, one.answer) for one in done],
+    }
+    sums = {name: _Sum(observed) for name, observed in (histograms | counters).items() if name not in without}
+    labels = '{engine_type="trtllm",model_name="m"}'
+    found = []
+    for read in range(READS):
+        now = run.begin + read * EVERY
+        gauges = _trtllm_gauges(run, limits, cost, now)
+        lines = [f"trtllm_{name}{labels} {value}" for name, value in gauges.items() if name not in without]
+        for name, values in sums.items():
+            total, count = values.until(now)
+            if name in histograms:
+                lines += [f"trtllm_{name}_sum{labels} {total}", f"trtllm_{name}_count{labels} {count}"]
+            else:
+                lines.append(f"trtllm_{name}{labels} {total}")
+        body, at = "\n".join([*lines, ""]).encode(), _BEGAN + read * EVERY
+        found.append(Scrape(server="llm", kind=BodyKind.METRICS, at=at, mono=at, body=body))
+    return found
+
+
 def served(
     limits: EngineLimits, cost: IterationCost, load: EngineLoad, *, seed: int = 1, tokens: bool = True
 ) -> SourceEvidence:
     """Return what is read of a vLLM with this engine and this load."""
     run = simulate_engine(limits, cost, load, seconds=READS * EVERY + 1, warmup=20.0, seed=seed)
-    window = window_of(vllm_pages(run, limits, tokens=tokens))
+    return seen_in(vllm_pages(run, limits, tokens=tokens))
+
+
+def seen_in(pages: Sequence[Scrape]) -> SourceEvidence:
+    """Return what pages show."""
+    window = window_of(pages)
     return SourceEvidence(
         evidence=WindowEvidence(window), window=WindowFacts(start=window.start, end=window.end, sources=("llm",))
     )

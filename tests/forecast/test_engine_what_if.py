@@ -144,7 +144,7 @@ def test_iterations_that_are_not_read_predict_nothing() -> None:
 
 
 def test_more_requests_at_once_than_were_seen_are_refused_where_what_they_cost_was_not() -> None:
-    with pytest.raises(Unpredictable, match="requests ran at every read") as caught:
+    with pytest.raises(Unpredictable, match="ran at every read") as caught:
         predicted(ChangeRequest(settings=("engine.max_num_seqs=8",)), CLIENTS, replace(LIMITS, slots=4))
 
     assert "diag bench" in caught.value.hint

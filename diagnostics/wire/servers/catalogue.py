@@ -39,19 +39,26 @@ def token_names(what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@cache
+def other_pages() -> tuple[str, ...]:
+    """Return the paths of pages other than `/metrics`."""
+    return tuple(sorted({kind.page[kind.page.index("/") :] for kind in server_kinds()} - {"/metrics"}))
+
+
 @lru_cache(maxsize=256)  # the layouts of a few pages: every model asks
 def kinds_of(layout: SeriesLayout) -> tuple[ServerKind, ...]:
     """Return the kinds that a page shows; several where one server wraps another."""
     return tuple(kind for kind in server_kinds() if kind.shown_on(layout))
 
 
-def serving_kind(layout: SeriesLayout, model: str) -> ServerKind | None:
+def serving_kind(layout: SeriesLayout, model: str | None) -> ServerKind | None:
     """Return the kind that counts a model's requests in its own words; None for Triton's models.
 
-    Inside another server, it is that one which is restarted.
+    Without a model, it is the kind that counts requests, whether the page has any or not. Inside another server, it is
+    that one which is restarted.
     """
     kinds = kinds_of(layout)
-    found = next((kind for kind in kinds if kind.served_on(layout, model)), None)
+    found = next((kind for kind in kinds if kind.requests and (model is None or kind.served_on(layout, model))), None)
     outer = next((kind for kind in kinds if kind.encloses and kind is not found), None)
     return found if found is None or outer is None else _enclosed(found.name, outer.name)
 
@@ -59,7 +66,7 @@ def serving_kind(layout: SeriesLayout, model: str) -> ServerKind | None:
 @cache
 def _enclosed(name: str, outer: str) -> ServerKind:
     found = {kind.name: kind for kind in server_kinds()}
-    return replace(found[name], restarts=found[outer].restarted)
+    return replace(found[name], restarts=found[outer].restarted, page=found[outer].page)
 
 
 def readable(layout: SeriesLayout) -> bool:

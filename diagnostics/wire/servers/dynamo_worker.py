@@ -12,6 +12,7 @@ from diagnostics.wire.servers.kind import ServerKind
 KIND = ServerKind(
     name="a worker of NVIDIA Dynamo",
     restarts="the worker of NVIDIA Dynamo",
+    page=":8081/metrics",
     prefixes=("dynamo_component_",),
     never=frozenset({"dynamo_frontend_disconnected_clients", "dynamo_frontend_inflight_requests"}),  # its router's
     stored=("dynamo_component_requests_total",),

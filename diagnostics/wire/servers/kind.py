@@ -9,9 +9,9 @@ from diagnostics import names
 from diagnostics.wire.exposition import SeriesLayout
 from diagnostics.wire.json_body import decimal
 
-# What a histogram or counter measures of an engine's tokens: seconds to the first one and between two, how many they
-# are, and how many each request has.
-FIRST_TOKEN, NEXT_TOKEN = "first_token", "next_token"
+# What a histogram or counter measures of an engine's tokens: seconds to the first one and between two, observed at each
+# token or as the mean of each request, how many tokens there are, and how many each request has.
+FIRST_TOKEN, NEXT_TOKEN, TOKEN_OF_REQUEST = "first_token", "next_token", "token_of_request"
 GENERATED, PROMPTED = "generated", "prompted"
 PROMPT_TOKENS, ANSWER_TOKENS = "prompt_tokens", "answer_tokens"
 _REQUEST_SECONDS, _SUM = "request_seconds", "_sum"
@@ -57,6 +57,7 @@ class ServerKind:
     Attributes:
         name: what its users call it.
         restarts: what to restart where one of its options changes; by default itself.
+        page: port and path of its page, unless it is configured otherwise.
         model_label: the label that names the model.
         prefixes: how names of families begin that no other kind exports.
         marks: whole names of series that no other kind exports, where it has no prefix of its own.
@@ -79,6 +80,7 @@ class ServerKind:
         scheduler: how its engine admits requests to the KV cache, unless it is configured otherwise: `preemption`,
             `retraction` or `guaranteed_no_evict`.
         chunks: whether its engine reads long prompts in parts, unless it is configured otherwise.
+        counts: what to set so that its page counts requests, where it does not by itself.
         unread: what its page does not show, or what is not read of it.
         seen: the real server that it was tried with, in words.
         instead: what to name instead, where nothing of it is read.
@@ -87,6 +89,7 @@ class ServerKind:
 
     name: str
     restarts: str = ""
+    page: str = ":8000/metrics"
     model_label: str = names.SERVE_MODEL
     prefixes: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
@@ -110,6 +113,7 @@ class ServerKind:
     memory: ServerOption | None = None
     scheduler: str = "preemption"
     chunks: bool = True
+    counts: str = ""
     unread: tuple[str, ...] = ()
     seen: str = "pages written from its sources"
     instead: str = ""
@@ -133,6 +137,26 @@ class ServerKind:
     def restarted(self) -> str:
         """What is restarted to change an option."""
         return self.restarts or self.name
+
+    def family(self, meaning: str) -> str:
+        """Return the family that its page has for what an `EngineSample` means; empty where it has none."""
+        return next((name for name, stated in {**self.gauges, **self.behind}.items() if stated == meaning), "")
+
+    @property
+    def counted_by(self) -> str:
+        """The family that counts its requests."""
+        return next((name for name, counter in self.requests.items() if counter == "success"), "").removesuffix(
+            "_count"
+        )
+
+    @property
+    def compare_limits(self) -> str:
+        """What to compare to see which limit makes requests wait, in its own words."""
+        running = self.family("scheduled") or f"{self.family('active')} less {self.family('waiting')}"
+        limit = self.slots.flag if self.slots else self.family("slots")
+        share, used = self.family("kv_share"), self.family("kv_used")
+        held = f"{share} with 1" if share else f"{used} with {self.family('kv_blocks')}" if used else ""
+        return f"compare {running} with {limit}" + (f", and {held}" if held else "")
 
     def stands_before_one(self, layout: SeriesLayout) -> bool:
         """Return whether a page shows that this server has exactly one other behind it."""
@@ -174,12 +198,16 @@ class ServerKind:
         )
 
 
-def token_series(prefix: str) -> Mapping[str, str]:
-    """Return what vLLM and the servers that took over its names tell of tokens; its newer name of a gap comes last."""
+def token_series(prefix: str, per_token: str = NEXT_TOKEN) -> Mapping[str, str]:
+    """Return what vLLM and the servers that took over its names tell of tokens.
+
+    `per_token` is what the time per output token is: vLLM's older name of the time between two, at each token; or the
+    mean of each request.
+    """
     return {
         f"{prefix}time_to_first_token_seconds": FIRST_TOKEN,
-        f"{prefix}time_per_output_token_seconds": NEXT_TOKEN,
         f"{prefix}inter_token_latency_seconds": NEXT_TOKEN,
+        f"{prefix}time_per_output_token_seconds": per_token,
         f"{prefix}generation_tokens_total": GENERATED,
         f"{prefix}prompt_tokens_total": PROMPTED,
     }

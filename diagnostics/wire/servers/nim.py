@@ -10,7 +10,8 @@ from diagnostics.wire.servers.kind import ServerKind, token_series
 
 KIND = ServerKind(
     name="NVIDIA NIM",
-    marks=frozenset({names.NIM_SLOTS}),
+    page=":8000/v1/metrics",
+    marks=frozenset(names.NIM_FAMILIES),
     never=frozenset({names.VLLM_RUNNING}),
     stored=(
         names.NIM_SLOTS,

@@ -9,6 +9,7 @@ from diagnostics.wire.servers.kind import ANSWER_TOKENS, PROMPT_TOKENS, ServerKi
 
 KIND = ServerKind(
     name="SGLang",
+    page=":30000/metrics",
     prefixes=("sglang:",),
     stored=("sglang:.+",),
     gauges={

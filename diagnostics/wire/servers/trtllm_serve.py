@@ -6,7 +6,7 @@ Sources: TensorRT-LLM, `metrics/collector.py`, `serve/openai_server.py`, `docs/s
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.wire.servers.kind import ServerKind, ServerOption, token_series
+from diagnostics.wire.servers.kind import TOKEN_OF_REQUEST, ServerKind, ServerOption, token_series
 
 # Its first releases had no prefix, Dynamo adds one with a colon.
 _PREFIXES = ("trtllm_", "trtllm:", "")
@@ -39,14 +39,17 @@ _PREFIXED = {prefix + name: meaning for name, meaning in _GAUGES.items() for pre
 _SHARED = {"num_requests_running", "num_requests_waiting"}
 KIND = ServerKind(
     name="trtllm-serve",
+    page=":8000/prometheus/metrics",
+    prefixes=_PREFIXES[:2],
     marks=frozenset({*_PREFIXED, *(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in _PREFIXES)} - _SHARED),
-    never=frozenset({names.NIM_SLOTS}),
+    never=frozenset(names.NIM_FAMILIES),
     stored=("trtllm[_:].+",),
     gauges=_PREFIXED,
     requests={prefix + name: counter for name, counter in _REQUESTS.items() for prefix in _PREFIXES},
-    tokens_seen={name: what for prefix in _PREFIXES for name, what in token_series(prefix).items()},
+    tokens_seen={name: what for prefix in _PREFIXES for name, what in token_series(prefix, TOKEN_OF_REQUEST).items()},
     errors={f"{prefix}request_error_total": "http_code" for prefix in _PREFIXES},
     labels=frozenset({"finished_reason", "http_code", "engine_type", "cache_level", "cache_tier", "token_position"}),
+    counts="set return_perf_metrics: true in its YAML options",
     scheduler="guaranteed_no_evict",
     chunks=False,
     slots=ServerOption(flag="--max_batch_size", key="max_batch_size"),
