@@ -234,6 +234,7 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
     for limit in _LIMITS:
         if not known.get(limit, 1.0):
             del known[limit]
+    _complete_capacity(known)
     share = known.pop("kv_share", None)
     if share is not None and "kv_blocks" in known:
         known.setdefault("kv_used", share * known["kv_blocks"])
@@ -243,6 +244,15 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
     _complete_waiting(known, queued)
     _complete_blocks(known)
     return EngineSample(at=at, static_batching=static, **known)
+
+
+def _complete_capacity(known: dict[str, float]) -> None:
+    """Complete the size of the KV cache, which a server's configuration tells in tokens or pages: `*_config_info`."""
+    tokens, pages, each = (known.pop(name, None) for name in ("kv_tokens", "kv_pages", "page_tokens"))
+    if tokens is None and pages and each:
+        tokens = pages * each
+    if tokens:
+        known.setdefault("kv_blocks", tokens / known.get("tokens_per_block", 1.0))
 
 
 def _complete_waiting(known: dict[str, float], queued: float) -> None:

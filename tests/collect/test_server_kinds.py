@@ -13,6 +13,7 @@ from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
 from diagnostics.errors import CollectError
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.signals.engine import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS
 from diagnostics.signals.signal import Scope
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.window.points import Counter
@@ -356,8 +357,7 @@ def test_a_family_without_which_nothing_is_judged_is_named(name: str, family: st
         ("vllm", "compare vllm:num_requests_running with --max-num-seqs, and vllm:kv_cache_usage_perc with 1"),
         (
             "sglang",
-            "compare sglang:num_running_reqs with --max-running-requests, "
-            "and sglang:num_used_tokens with sglang:max_total_num_tokens",
+            "compare sglang:num_running_reqs with --max-running-requests, and sglang:token_usage with 1",
         ),
         (WORKER.format("slots"), "compare vllm:num_requests_running with --max-num-seqs"),
     ],
@@ -391,3 +391,42 @@ def test_a_saved_page_leads_to_the_port_of_its_server(
 
     main(["explain", str(saved)])
     assert f"curl -s localhost{address} >" in capsys.readouterr().out
+
+
+VLLM_INFO = b'vllm:cache_config_info{block_size="16",engine="0",%s} 1.0\n'
+SGLANG_USAGE = b'sglang:token_usage{model_name="q/w"} 0.25\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "instead"),
+    [
+        ("vllm", "vllm:cache_config_info", VLLM_INFO % b'num_gpu_blocks="1000",kv_cache_size_tokens="16000"'),
+        ("vllm", "vllm:cache_config_info", VLLM_INFO % b'num_gpu_blocks="None",kv_cache_size_tokens="16000"'),
+        ("sglang", "sglang:max_total_num_tokens", b""),
+        (
+            "sglang",
+            "_total_num_tokens",
+            SGLANG_USAGE + b'sglang:cache_config_info{model_name="q/w",num_pages="250",page_size="64"} 1.0\n',
+        ),
+        (
+            "sglang",
+            "_total_num_tokens",
+            b'sglang:page_size{model_name="q/w"} 64\nsglang:num_pages{model_name="q/w"} 250\n',
+        ),
+    ],
+)
+def test_the_size_of_the_cache_is_read_where_the_configuration_has_it(name: str, family: str, instead: bytes) -> None:
+    evidence = WindowEvidence(window_of(grown(without(PAGES[name], family) + instead, 5)))
+    (model,) = evidence.subjects(Scope.MODEL)
+    blocks, tokens = (evidence.read(one, model).value for one in (ENGINE_KV_BLOCKS, ENGINE_BLOCK_TOKENS))
+
+    assert (None if blocks is None else blocks * (tokens or 0.0)) == (16_000 if instead else None)
+
+
+def test_the_block_size_of_trtllm_serve_is_read_where_its_configuration_has_it() -> None:
+    more = b'trtllm_kv_cache_max_blocks{model_name="meta/llama"} 500\n'
+    info = b'trtllm_kv_cache_config_info{model_name="meta/llama",page_size="32",enable_block_reuse="True"} 1.0\n'
+    evidence = WindowEvidence(window_of(grown(PAGES["trtllm_serve"] + more + info, 5)))
+    (model,) = evidence.subjects(Scope.MODEL)
+
+    assert evidence.read(ENGINE_BLOCK_TOKENS, model).value == 32

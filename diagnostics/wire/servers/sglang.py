@@ -16,9 +16,13 @@ KIND = ServerKind(
         "sglang:num_running_reqs": "scheduled",
         "sglang:num_queue_reqs": "waiting",
         "sglang:num_used_tokens": "kv_used",
+        "sglang:token_usage": "kv_share",
         "sglang:max_total_num_tokens": "kv_blocks",
+        "sglang:page_size": "page_tokens",  # since 0.5.11
+        "sglang:num_pages": "kv_pages",
         "sglang:num_retracted_requests_total": "preempted",  # of the last batch alone: num_retracted_reqs
     },
+    limits={"sglang:cache_config_info": {"page_size": "page_tokens", "num_pages": "kv_pages"}},  # before
     constants={"tokens_per_block": 1.0},
     requests={
         "sglang:e2e_request_latency_seconds_count": "success",

@@ -45,6 +45,7 @@ KIND = ServerKind(
     never=frozenset(names.NIM_FAMILIES),
     stored=("trtllm[_:].+",),
     gauges=_PREFIXED,
+    limits={f"{prefix}kv_cache_config_info": {"page_size": "tokens_per_block"} for prefix in _PREFIXES},
     requests={prefix + name: counter for name, counter in _REQUESTS.items() for prefix in _PREFIXES},
     tokens_seen={name: what for prefix in _PREFIXES for name, what in token_series(prefix, TOKEN_OF_REQUEST).items()},
     errors={f"{prefix}request_error_total": "http_code" for prefix in _PREFIXES},

@@ -21,7 +21,13 @@ KIND = ServerKind(
         "vllm:num_preemptions_total": "preempted",
         names.NIM_SLOTS: "slots",  # NIM 2 adds it
     },
-    limits={"vllm:cache_config_info": {"num_gpu_blocks": "kv_blocks", "block_size": "tokens_per_block"}},
+    limits={
+        "vllm:cache_config_info": {
+            "num_gpu_blocks": "kv_blocks",  # "None" until its engine tells it
+            "block_size": "tokens_per_block",
+            "kv_cache_size_tokens": "kv_tokens",
+        }
+    },
     requests={
         f"{names.VLLM_LATENCY}_count": "success",
         f"{names.VLLM_LATENCY}_sum": "request_seconds",
