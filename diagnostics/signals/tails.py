@@ -14,10 +14,11 @@ from diagnostics import names
 from diagnostics.signals.outages import CLIENT
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.signals.traces import TRACES, executed_visits
-from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
 from diagnostics.window.traces import NANOSECOND
 from diagnostics.window.view import METRICS, ModelView
+from diagnostics.window.window import Gauge
 
 # Five requests lie beyond the 95th percentile of a hundred, and one beyond the 99th: a quantile further out needs more.
 FEWEST_SINGLE = 100
@@ -56,8 +57,14 @@ def _of_times(times: Times, quantile: float, source: str, fewest: int = FEWEST_S
     return read
 
 
-def _of_summary(family: str, quantile: float) -> Read:
-    """Return a reader of a summary's newest value: of the last 60 s before it was read, also those before the span."""
+def _of_summary(family: str, quantile: float, mean: Signal, fewest: int = FEWEST_SINGLE) -> Read:
+    """Return a reader of Triton's summary: its newest value, which is of the last 60 s before that read.
+
+    `span` is 60 s where the window is shorter. There, a summary that the window's requests rule out is absent: by
+    Markov's inequality, at most a share 1 - q of them takes mean ÷ (1 - q) or more. It is NaN when idle, and absent
+    unless `summary_latencies=true`, where the server was not configured with the quantile, and with fewer requests in
+    those seconds than `fewest`. Summaries of several versions cannot be joined.
+    """
 
     def read(view: ModelView) -> Reading:
         versions = view.server.keys_of(view.model or "")
@@ -68,54 +75,61 @@ def _of_summary(family: str, quantile: float) -> Read:
         counted = view.gauge(f"{family}_count", own)
         if not points or not counted:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
-        number = counted[-1][1] - (counted[0][1] if len(counted) > 1 else 0.0)
-        if number < FEWEST_SINGLE:
+        number = _behind(counted)
+        if number < fewest:
             return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, METRICS)
-        return Reading.of(points[-1][1] * _MICROSECOND, Unit.SECONDS, METRICS, events=number, span=_SUMMARY_SECONDS)
+        value, usual = points[-1][1] * _MICROSECOND, mean.read(view).value
+        reaches_back = view.end - view.start < _SUMMARY_SECONDS
+        if reaches_back and usual is not None and value * (1 - quantile) > usual:
+            return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, METRICS)
+        span = _SUMMARY_SECONDS if reaches_back else None
+        return Reading.of(value, Unit.SECONDS, METRICS, events=number, span=span)
 
     return read
 
 
-def _readers(quantile: float, family: str, *singles: tuple[Times, str]) -> Iterator[Read]:
-    yield from (_of_times(times, quantile, source) for times, source in singles)
-    yield _of_summary(family, quantile)
+def _behind(counted: Gauge) -> float:
+    """Return about how many requests the newest summary is of: of the seconds that were not read, as of the others."""
+    newest, total = counted[-1]
+    first, before = next(point for point in counted if point[0] >= newest - _SUMMARY_SECONDS)
+    if newest <= first:
+        return total
+    return min((total - before) * max(_SUMMARY_SECONDS / (newest - first), 1.0), total)
+
+
+def _requests(quantile: float) -> Iterator[Read]:
+    yield from (_of_times(times, quantile, source) for times, source in ((_clients, CLIENT), (_traced, TRACES)))
+    yield _of_summary(names.REQUEST_SUMMARY, quantile, REQUEST_SECONDS)
+
+
+def _executions(quantile: float) -> Iterator[Read]:
+    yield _of_times(_executed, quantile, TRACES)
+    yield _of_summary(names.INFER_SUMMARY, quantile, COMPUTE_SECONDS)
 
 
 def _signal(name: str, doc: str, readers: Iterator[Read]) -> Signal:
     return Signal(name=name, unit=Unit.SECONDS, scope=Scope.MODEL, doc=doc, readers=tuple(readers), fix=_FIX)
 
 
-_REQUESTS = ((_clients, CLIENT), (_traced, TRACES))
-_EXECUTIONS = ((_executed, TRACES),)
-
-
 def latency_quantile(quantile: float) -> Signal:
     """Return the signal of one quantile, between 0 and 1, of an entry's request time.
 
-    Traced requests and clients' records are of the window. Triton's summary is of the last 60 s before its newest read;
-    `span` is 60 s where the window is shorter. There, a summary that the window's requests rule out is absent: by
-    Markov's inequality, at most a share 1 - q of them takes mean ÷ (1 - q) or more. It is NaN when idle, and absent
-    unless `summary_latencies=true`, or where the server was not configured with the quantile.
+    Traced requests and clients' records are of the window; for Triton's summary see `_of_summary`. It needs no more
+    requests than the quantile has a meaning for: the figure stands alone, and is held against no other percentile.
     """
-    fewest = max(FEWEST_SINGLE, math.ceil(1 / (1 - quantile)))
-
-    def summary(view: ModelView) -> Reading:
-        points = view.gauge(names.REQUEST_SUMMARY, {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"})
-        if not points:
-            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
-        value, mean = points[-1][1] * _MICROSECOND, REQUEST_SECONDS.read(view).value
-        reaches_back = view.end - view.start < _SUMMARY_SECONDS
-        if reaches_back and mean is not None and value * (1 - quantile) > mean:
-            return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, METRICS)
-        return Reading.of(value, Unit.SECONDS, METRICS, span=_SUMMARY_SECONDS if reaches_back else None)
-
+    last = math.ceil(1 / (1 - quantile))
+    fewest = max(FEWEST_SINGLE, last)
     return Signal(
         name=f"request_seconds_p{quantile * 100:g}",
         unit=Unit.SECONDS,
         scope=Scope.MODEL,
         doc=f"The {quantile * 100:g}th percentile of request time: traced, as clients recorded it, else over the last "
         "60 s by Triton's summary.",
-        readers=(_of_times(_traced, quantile, TRACES, fewest), _of_times(_clients, quantile, CLIENT, fewest), summary),
+        readers=(
+            _of_times(_traced, quantile, TRACES, fewest),
+            _of_times(_clients, quantile, CLIENT, fewest),
+            _of_summary(names.REQUEST_SUMMARY, quantile, REQUEST_SECONDS, last),
+        ),
         fix=_FIX,
     )
 
@@ -124,20 +138,20 @@ REQUEST_P95 = latency_quantile(0.95)
 TYPICAL_REQUEST_SECONDS = _signal(
     "typical_request_seconds",
     "Median time of a request: as clients recorded it, as it was traced, else over the last 60 s by Triton's summary.",
-    _readers(0.5, names.REQUEST_SUMMARY, *_REQUESTS),
+    _requests(0.5),
 )
 SLOW_REQUEST_SECONDS = _signal(
     "slow_request_seconds",
     "95th percentile of a request's time, from the same source.",
-    _readers(0.95, names.REQUEST_SUMMARY, *_REQUESTS),
+    _requests(0.95),
 )
 TYPICAL_EXECUTION_SECONDS = _signal(
     "typical_execution_seconds",
     "Median time of an execution as its requests see it: traced, else over the last 60 s by Triton's summary.",
-    _readers(0.5, names.INFER_SUMMARY, *_EXECUTIONS),
+    _executions(0.5),
 )
 SLOW_EXECUTION_SECONDS = _signal(
     "slow_execution_seconds",
     "99th percentile of an execution's time, from the same source.",
-    _readers(0.99, names.INFER_SUMMARY, *_EXECUTIONS),
+    _executions(0.99),
 )

@@ -14,10 +14,15 @@ from tests.builders_traffic import sent
 STAGE = Stage("m", rate=20, execution=0.03, queue=0.2, input=0.001, output=0.002, config=model_config("m"))
 
 
+def counted(number: int, rate: float = 20, version: int = 1) -> str:
+    """Return the line that says how many requests the summary has had by a read."""
+    return f'nv_inference_request_summary_us_count{{model="m",version="{version}"}} {1000 + rate * 5 * number}'
+
+
 def of_summary(seconds: float, reads: int, quantile: float = 0.95) -> Reading:
     def page(number: int) -> list[str]:
         labels = 'model="m",version="1",quantile="0.95"'
-        return [f"nv_inference_request_summary_us{{{labels}}} {seconds * 1e6 + number}"]
+        return [f"nv_inference_request_summary_us{{{labels}}} {seconds * 1e6 + number}", counted(number)]
 
     window = SyntheticTriton(models=(STAGE,), extra_metrics=page).window(reads)
     return latency_quantile(quantile).read(view_of(window, "m"))
@@ -46,9 +51,23 @@ def test_a_summary_that_no_request_of_a_short_window_allows_is_not_believed() ->
     assert of_summary(5.0, reads=13).value == pytest.approx(5.0, rel=0.01)
 
 
+@pytest.mark.parametrize(("rate", "missing"), [(0.3, Missing.TOO_FEW_EVENTS), (0.4, None)])
+def test_a_summary_of_fewer_requests_than_its_quantile_needs_is_not_believed(rate: float, missing: Missing) -> None:
+    def page(number: int) -> list[str]:
+        labels = 'model="m",version="1",quantile="0.95"'
+        return [f"nv_inference_request_summary_us{{{labels}}} 1e6", counted(number, rate)]
+
+    # A read every 5 s: of 30 s and of 100 s, 60 s hold 18 requests at 0.3/s and 24 at 0.4/s.
+    for reads in (7, 21):
+        window = SyntheticTriton(models=(STAGE,), extra_metrics=page).window(reads)
+        assert latency_quantile(0.95).read(view_of(window, "m")).missing is missing
+
+
 def test_clients_records_come_before_a_summary_if_there_are_enough_for_the_quantile() -> None:
-    def page(_: int) -> list[str]:
-        return [f'nv_inference_request_summary_us{{model="m",version="1",quantile="{q}"}} 2e6' for q in (0.95, 0.999)]
+    def page(number: int) -> list[str]:
+        labels = 'model="m",version="1",quantile='
+        every = [f'nv_inference_request_summary_us{{{labels}"{q}"}} 2e6' for q in (0.95, 0.999)]
+        return [*every, counted(number, rate=100)]
 
     triton = SyntheticTriton(models=(STAGE,), extra_metrics=page)
     moments = [1 + n * 0.1 for n in range(200)]
