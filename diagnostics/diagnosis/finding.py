@@ -113,6 +113,8 @@ class EndToEnd:
         assumptions: what the numbers rest on, one sentence each.
         doubt: why they are to be trusted less; empty where nothing speaks against them.
         misses: whether the model's account of the window misses most of what was measured: no interval holds then.
+        saving: what the suggestion takes off the measured mean, with the interval of the difference; None where it was
+            not simulated, or the model does not account for what was measured.
 
     """
 
@@ -126,6 +128,7 @@ class EndToEnd:
     assumptions: tuple[str, ...]
     doubt: str = ""
     misses: bool = False
+    saving: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

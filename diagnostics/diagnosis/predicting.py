@@ -18,7 +18,7 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage, ModelDoubt, nested_calls
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.load import drain_seconds, is_full, lanes, open_rate, reaching
-from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance, saving
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.what_if import WhatIf, changed, relieved
 from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
@@ -339,7 +339,21 @@ def effect(requested: Intervention, finding: Finding, simulations: Simulations |
         simulated=simulate,
         assumptions=requested.after.assumptions,
         doubt=doubt,
+        saving=_saved(known, forecast(requested.fitted), found) if simulate else None,
     )
+
+
+def _saved(measured: float, before: Performance, after: Performance) -> Estimate | None:
+    """Return what is left of a measured mean, with the interval of the modelled difference; None if that is no account.
+
+    The value is the difference of the figures that are shown, and the interval holds it.
+    """
+    modelled = saving(before, after) if before.accounts_for(measured) else None
+    if modelled is None or after.mean is None:
+        return None
+    value = measured - after.mean.value
+    high = None if modelled.high is None else max(modelled.high, value)
+    return Estimate(value=value, low=min(modelled.low, value), high=high)
 
 
 def _endless(requested: Intervention, before: Performance, found: Performance, by: str) -> Unpredicted:

@@ -356,6 +356,7 @@ def _performance(fitted: FittedLoop, central: EngineRun, runs: Sequence[EngineRu
             ),
         ),
         mean_most=max(means, default=None),
+        drawn=tuple(_mean_of(_finished(run), _latency) if stable else None for run in runs),
         engine=EngineLatency(
             first_token=of(_statistic(_first)),
             first_token_p95=of(_statistic(_first, 0.95)),

@@ -12,6 +12,8 @@ _NEAR = 0.5
 # Share of the measured mean. A model that lacks more than half of what was measured lacks the main cause of it: then
 # neither its interval nor an order of settings says anything of the server.
 MOST_MISSED = 0.5
+# An interval leaves out one of twenty draws.
+_LEFT_OUT = 1 / 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,8 @@ class Performance:
         stages: in the order of the ensemble's steps.
         mean_most: the most mean seconds that a window of the measured length showed in any draw, those included in
             which a stage does not keep up; None where none was drawn.
+        drawn: mean seconds end to end of each draw, in their order; None where a stage does not keep up in it. Empty
+            for a formula.
         engine: of an engine that is served by itself, first tokens and the time between tokens; else None.
 
     """
@@ -110,6 +114,7 @@ class Performance:
     rejected: float
     stages: tuple[StagePerformance, ...]
     mean_most: float | None = None
+    drawn: tuple[float | None, ...] = ()
     engine: EngineLatency | None = None
 
     def beyond(self, mean_seconds: float) -> float:
@@ -140,6 +145,28 @@ class Performance:
     def stable(self) -> bool:
         """Whether every stage keeps up."""
         return all(stage.stable for stage in self.stages)
+
+
+def saving(before: Performance, after: Performance) -> Estimate | None:
+    """Return the mean seconds that a change takes off a request, with the interval of the difference.
+
+    Draws of the same number are compared with each other: they share each value of what is not known and their random
+    numbers (common random numbers, Law and Kelton, "Simulation Modeling and Analysis", 11.2). What both sides have in
+    common is then in neither end. Negative seconds are lost.
+
+    None without draws, and where a side has no steady state, or may have none with the change. Without an upper end
+    where only the present settings may have none.
+    """
+    if before.mean is None or after.mean is None or len(before.drawn) != len(after.drawn):
+        return None
+    value, few = before.mean.value - after.mean.value, _LEFT_OUT * len(before.drawn)
+    pairs = [
+        (was, now) for was, now in zip(before.drawn, after.drawn, strict=True) if was is not None and now is not None
+    ]
+    if not pairs or after.drawn.count(None) > few:
+        return None
+    found = [value, *(was - now for was, now in pairs)]
+    return Estimate(value=value, low=min(found), high=None if before.drawn.count(None) > few else max(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

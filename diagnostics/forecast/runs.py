@@ -248,6 +248,9 @@ def summary(fitted: Fitted, centrals: Sequence[ScenarioRun], runs: Sequence[Scen
         rejected=outcome.failed / central.outcome.seconds,
         stages=tuple(_stage(fitted, model, centrals, runs) for model in models),
         mean_most=_most(fitted, runs, models),
+        drawn=tuple(
+            None if run.overloaded & set(models) else _mean(run.outcome.entries[name].latencies) for run in runs
+        ),
     )
 
 

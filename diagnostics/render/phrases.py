@@ -16,6 +16,7 @@ from diagnostics.diagnosis.objective import P95, Objective, covered, latency_of
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, LedgerLine, least_worthwhile
+from diagnostics.forecast.performance import Estimate
 from diagnostics.signals.signal import Missing, Subject
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit, utc
@@ -364,6 +365,20 @@ def between(low: float, high: float | None) -> str:
     return f"{show(low)} to {show(high)}"
 
 
+def saved(one: Estimate) -> str:
+    """Return what a change takes off a request, with the interval of the difference; a loss is what it costs."""
+    low, high = one.low, one.high
+    if one.value >= 0:
+        ends = f"{_signed(low)} or more" if high is None else f"{_signed(low)} to {_signed(high)}"
+    else:
+        ends = f"at most {_signed(-low)}" if high is None else f"{_signed(-high)} to {_signed(-low)}"
+    return f"{'saves' if one.value >= 0 else 'costs'} {Unit.SECONDS.show(abs(one.value))} ({ends})"
+
+
+def _signed(seconds: float) -> str:
+    return f"{'−' if seconds < 0 else ''}{Unit.SECONDS.show(abs(seconds))}"
+
+
 def _unless(prediction: Prediction | None) -> str:
     """Return in which case, that was not seen, nothing is gained; empty where none is known."""
     return f"; no gain if {prediction.unless}" if prediction is not None and prediction.unless else ""
@@ -407,6 +422,8 @@ def _both_ends(effect: EndToEnd, unless: str) -> str:
     stated = f"measured mean {show(effect.now_mean)} → {show(mean.value)}{interval}"
     if effect.p95 is not None and effect.now_p95 is not None:
         stated += f", measured p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
+    if effect.saving is not None and not effect.misses:
+        stated += f"; {saved(effect.saving)}"
     by = "" if effect.simulated else ", by formulas"
     return f"predicted end to end: {stated}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 

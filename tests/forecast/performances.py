@@ -31,6 +31,7 @@ def performance(
     throughput: float = 38.0,
     rejected: float = 0.0,
     stages: tuple[StagePerformance, ...] | None = None,
+    drawn: tuple[float | None, ...] = (),
 ) -> Performance:
     """Return what requests experience; without a mean the deployment does not keep up."""
 
@@ -46,4 +47,5 @@ def performance(
         throughput=estimate(throughput, 1.0),
         rejected=rejected,
         stages=stages or (stage(queue=None if mean is None else mean / 2),),
+        drawn=drawn,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Doubt, ModelDoubt
-from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.performance import Performance, saving
 from diagnostics.forecast.predict import forecast, performance
 from diagnostics.forecast.runs import Draw, drawn
 from diagnostics.forecast.what_if import WhatIf
@@ -22,6 +22,7 @@ from diagnostics.tuning.simulation.scenario import (
 )
 from diagnostics.tuning.waiting import waiting_seconds
 from tests.forecast.deployments import by_hand, change, service
+from tests.forecast.performances import performance as by_hand_performance
 
 SAFETY = Model(name="safety", service=service(0.03), max_batch=8)
 DRAWS = 5
@@ -83,6 +84,49 @@ def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_k
     assert reported.accounts_for(reported.mean_most)
     # Half a minute in which a few per cent too much come makes nobody wait for one of them.
     assert not reported.accounts_for(30.0)
+
+
+def test_what_both_sides_of_a_change_have_in_common_is_not_in_the_interval_of_the_difference() -> None:
+    unsure = Doubt(models={"safety": ModelDoubt(service_scv=(0.0, 0.0), service_error=0.1)})
+    now, then = (performance(by_hand(one, doubt=unsure), draws=DRAWS) for one in (SAFETY, replace(SAFETY, instances=2)))
+    found = saving(now, then)
+
+    assert found
+    assert now.mean
+    assert then.mean
+    assert now.mean.high
+    assert then.mean.high
+    assert found.high
+    assert found.value == pytest.approx(now.mean.value - then.mean.value)
+    assert found.low > now.mean.low - then.mean.high
+    assert found.high < now.mean.high - then.mean.low
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "low", "high"),
+    [
+        ((0.3,) * 20, (0.1,) * 20, 0.2, 0.2),
+        ((0.3, *(0.4,) * 19), (0.1,) * 20, 0.2, 0.3),
+        ((None, *(0.3,) * 19), (0.1,) * 20, 0.2, 0.2),
+        ((None, None, *(0.3,) * 18), (0.1,) * 20, 0.2, None),
+    ],
+)
+def test_draws_of_one_number_are_compared(
+    before: tuple[float | None, ...], after: tuple[float | None, ...], low: float, high: float | None
+) -> None:
+    found = saving(by_hand_performance(0.3, drawn=before), by_hand_performance(0.1, drawn=after))
+
+    assert found
+    assert found.low == pytest.approx(low)
+    assert found.high == (None if high is None else pytest.approx(high))
+
+
+def test_there_is_no_difference_of_what_may_have_no_steady_state() -> None:
+    steady, stuck = (0.3,) * 20, (None, None, *(0.3,) * 18)
+
+    assert saving(by_hand_performance(0.3, drawn=steady), by_hand_performance(0.3, drawn=stuck)) is None
+    assert saving(by_hand_performance(None, drawn=stuck), by_hand_performance(0.3, drawn=steady)) is None
+    assert saving(by_hand_performance(0.3), by_hand_performance(0.1)) is None
 
 
 def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:

@@ -122,6 +122,18 @@ def test_the_busy_share_of_an_engine_says_what_is_busy() -> None:
     assert shown not in " ".join(as_text(forecast_document(given)).split())
 
 
+def test_what_a_request_saves_has_the_interval_of_the_difference() -> None:
+    found = PROPOSALS["better"].forecast
+    pair = replace(found.baseline, drawn=(0.3, 0.22)), replace(found.predicted, drawn=(0.12, 0.12))
+    proposed = replace(PROPOSALS["better"], forecast=replace(found, baseline=pair[0], predicted=pair[1]))
+    back = replace(proposed, forecast=replace(found, baseline=pair[1], predicted=pair[0], measured_mean=None))
+
+    assert "on average, a request saves 159 ms (100 ms to 180 ms)" in as_text(forecast_document(proposed))
+    assert "on average, a request costs 159 ms (100 ms to 180 ms)" in as_text(forecast_document(back))
+    assert forecast_report(proposed)["saving_seconds"]["interval90"] == [pytest.approx(0.1), pytest.approx(0.18)]
+    assert "on average" not in as_text(forecast_document(PROPOSALS["better"]))
+
+
 def test_a_measured_percentile_stands_beside_the_modelled_one() -> None:
     proposal = replace(PROPOSALS["better"], forecast=replace(PROPOSALS["better"].forecast, measured_p95=0.6))
     reported = " ".join(as_text(forecast_document(proposal)).split())

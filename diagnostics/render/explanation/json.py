@@ -11,6 +11,7 @@ from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Effect, EndToEnd, Finding, Unpredicted
+from diagnostics.diagnosis.objective import P95, latency_of
 from diagnostics.diagnosis.undecided import unseen_time
 from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.forecast.performance import Estimate
@@ -160,6 +161,7 @@ def _end_to_end(effect: EndToEnd) -> Json:
         "entry": effect.entry,
         "mean_seconds": _change(effect.now_mean, effect.mean),
         "p95_seconds": _change(effect.now_p95, effect.p95) if effect.now_p95 is not None and effect.p95 else None,
+        "saving_seconds": _interval(effect.saving) if effect.saving else None,
         "simulated": effect.simulated,
         "assumptions": [*effect.assumptions, *([effect.doubt] if effect.doubt else [])],
     }
@@ -167,6 +169,10 @@ def _end_to_end(effect: EndToEnd) -> Json:
 
 def _change(now: float, predicted: Estimate) -> Json:
     return {"now": now, "predicted": predicted.value, "interval90": [predicted.low, predicted.high]}
+
+
+def _interval(one: Estimate) -> Json:
+    return {"value": one.value, "interval90": [one.low, one.high]}
 
 
 def _anatomy(explanation: Explanation, item: Anatomy) -> Json:
@@ -182,7 +188,17 @@ def _anatomy(explanation: Explanation, item: Anatomy) -> Json:
         "traced_requests": item.traced,
         "p50_seconds": item.spread.p50 if item.spread else None,
         "p95_seconds": item.spread.p95 if item.spread else None,
+        "latency_p95": _p95(explanation, item),
     }
+
+
+def _p95(explanation: Explanation, item: Anatomy) -> Json | None:
+    """Return the percentile that the first line shows of an entry, whatever measured it; null where nothing did."""
+    measured = latency_of(explanation.evidence, item, P95)
+    seconds = _finite(measured.value)
+    return (
+        {"seconds": seconds, "source": measured.source, "over_seconds": measured.span} if seconds is not None else None
+    )
 
 
 def _seen_in_traces(stage: Stage) -> Json:

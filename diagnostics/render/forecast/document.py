@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance
+from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance, saving
 from diagnostics.forecast.predict import SweepPoint, unlike
 from diagnostics.render.document import (
     BarRow,
@@ -22,6 +22,7 @@ from diagnostics.render.document import (
     TableColumn,
     patch_blocks,
 )
+from diagnostics.render.phrases import saved
 from diagnostics.render.plain import window_text
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import SettingValue, WarmupChange
@@ -273,6 +274,8 @@ def before_and_after(before: Performance, after: Performance, *, rough: bool) ->
         ),
         rows=rows(before, after, rough=rough),
     )
+    difference = None if rough else saving(before, after)
+    yield Sentence(text=f"on average, a request {saved(difference)}" if difference else "", under=2)
     yield Table(
         columns=(
             TableColumn(head="stage", width=24),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance
+from diagnostics.forecast.performance import EngineLatency, Estimate, Performance, StagePerformance, saving
 from diagnostics.render.forecast.document import cannot_keep_up, setting_text
 from diagnostics.render.json_head import Json, head, schema_text, window_json
 from diagnostics.signals.signal import Subject
@@ -20,6 +20,7 @@ def forecast_report(proposal: Proposal) -> Json:
         "measured": {"mean_seconds": found.measured_mean},
         "baseline": performance_json(found.baseline),
         "predicted": performance_json(found.predicted),
+        "saving_seconds": estimate_json(saving(found.baseline, found.predicted)),
         "assumptions": list(found.assumptions),
         "patches": patches_json(proposal.patches),
     }
