@@ -30,9 +30,10 @@ MOST_CONNECTIONS = 512
 # Those that are accepted and not served yet. Were they left to the system, its queue would fill, and a client for whom
 # there is no room in it tries again after a second (tcp(7), tcp_syn_retries): also who asks for our health.
 MOST_WAITING = 256
-# What is begun to be served at once, and what is accepted before some of too many are ended.
+# What is begun to be served at once, and what is accepted at once.
 BACKLOG, _ACCEPTED_AT_ONCE = 32, 512
-# Linux holds as many at most unless it is set up otherwise (net.core.somaxconn).
+# What Linux holds at most unless it is set up otherwise (net.core.somaxconn). A connection that waits there has time to
+# send its headers: once accepted it is among those that are ended first while these have not arrived.
 _HELD_BY_SYSTEM = 4096
 EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 _WHAT = "taking connections"
@@ -58,34 +59,23 @@ class ConnectionLimiter(socket.socket):
         super().listen(max(backlog, _HELD_BY_SYSTEM))
 
     def take(self) -> bool:
-        """Accept all that the system holds, a few hundred at a time; return whether `accept` has an answer.
-
-        A queue that is left half full would be full before the next look.
-        """
-        ended, came, refused = 0, 0, False
-        for _ in range(_HELD_BY_SYSTEM // _ACCEPTED_AT_ONCE):
-            accepted, refused = self._accept_some()
-            self.waiting.look()
-            came += accepted
-            ended += self.waiting.make_room(MOST_WAITING, HEADERS_WITHIN)
-            if accepted < _ACCEPTED_AT_ONCE:
+        """Accept what the system holds, a few hundred at most; return whether `accept` has an answer."""
+        refused, before = False, len(self.waiting)
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                self.waiting.add(super().accept())
+            except OSError as error:
+                refused = error.errno in EXHAUSTED
                 break
-        if ended:
+        came = len(self.waiting) > before
+        self.waiting.look()
+        if ended := self.waiting.make_room(MOST_WAITING, HEADERS_WITHIN):
             self._tell_ended(
                 ended, f"more than {MOST_WAITING} wait to be served: those without headers are ended first"
             )
         elif came and len(self.waiting) <= MOST_WAITING // 2 and len(self._peers) <= MOST_CONNECTIONS // 2:
             self._metrics.faults.works(_WHAT)
         return refused or self.waiting.ready > 0
-
-    def _accept_some(self) -> tuple[int, bool]:
-        """Accept a few hundred; return how many, and whether the process has no descriptors left."""
-        for count in range(_ACCEPTED_AT_ONCE):
-            try:
-                self.waiting.add(super().accept())
-            except OSError as error:
-                return count, error.errno in EXHAUSTED
-        return _ACCEPTED_AT_ONCE, False
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Return the next connection whose headers arrived and its address; of too many, one is ended."""

@@ -442,19 +442,6 @@ def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_lo
         assert not metrics.faults.lasting()
 
 
-def test_a_look_accepts_all_that_the_system_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood fills the system's queue sooner than the next look comes; whoever asks then waits for a second."""
-    monkeypatch.setattr(connection, "_ACCEPTED_AT_ONCE", 4)
-    listening = connection.ConnectionLimiter(socket.create_server(("127.0.0.1", 0)), OwnMetrics(), Peers())
-    listening.setblocking(False)
-    with listening, contextlib.ExitStack() as opened:
-        listening.listen()
-        for _ in range(20):
-            opened.enter_context(socket.create_connection(listening.getsockname(), 1))
-        listening.take()
-        assert len(listening.waiting) == 20
-
-
 def test_the_door_opens_at_ipv6_too() -> None:
     with door({"web.listen_address": "[::1]:0"}) as six:
         answer = urllib3.request("GET", f"http://[::1]:{six.server.port}/healthz", retries=False)
