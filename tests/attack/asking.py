@@ -2,6 +2,8 @@
 
 In a process of its own: the threads of an attack would keep one beside them from asking. Time for which the service or
 this process waited for a processor is not counted: the machine may be busy with the attack itself, or with other tests.
+Nor is a connection that was ended while this process waited for one: under a flood, those whose headers do not come are
+ended first.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from urllib.parse import urlsplit
 
 PATIENCE = 30.0
 PAUSE = 0.1
+LATE = 0.01
+"""Seconds after which headers that have not come are late under a flood of 20,000 connections a second."""
 
 
 def requested(url: str) -> str:
@@ -48,13 +52,15 @@ def main(url: str, pid: int) -> None:
     """Print the seconds of the slowest answer, how many there were, and what went wrong."""
     slowest, answers, failed = 0.0, 0, []
     while not select.select([sys.stdin], [], [], PAUSE)[0]:
-        begun, before = time.monotonic(), starved(pid) + starved(os.getpid())
+        begun, before, own = time.monotonic(), starved(pid), starved(os.getpid())
         try:
             line = requested(url)
         except OSError as error:
+            if isinstance(error, ConnectionError) and starved(os.getpid()) - own > LATE:
+                continue
             line = repr(error)
-        took = time.monotonic() - begun
-        slowest = max(slowest, took - (starved(pid) + starved(os.getpid()) - before))
+        took, waited = time.monotonic() - begun, starved(pid) - before + starved(os.getpid()) - own
+        slowest = max(slowest, took - waited)
         answers += 1
         if "200" not in line:
             failed.append(f"after {took:.2f} s: {line or 'nothing'}")
