@@ -127,7 +127,7 @@ def diff_colour(line: str) -> str:
 
 
 # What Markdown reads as a mark, a mention or a link, a backslash before it. Underscores within a word are none.
-_MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<!\w)_|_(?!\w)|(?<=\w):(?=//)|(?<=www)\.)")
+_MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<![^\W_])_|_(?![^\W_])|(?<=\w):(?=//)|(?<=www)\.)")
 # What HTML and chat programs read as a tag, a mention or an entity.
 _TAGS = re.compile(r"<(?=[\w/!?@#])|&(?=#?\w+;)")
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}

@@ -6,7 +6,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.plain import clean
+from diagnostics.render.plain import clean, escaped
 from diagnostics.signals.signal import Reading
 from diagnostics.units import Unit
 from diagnostics.wire.records import BodyKind
@@ -87,3 +87,7 @@ def test_the_answer_and_the_step_come_first(degraded: Explanation) -> None:
     assert lines[0].startswith("**degraded**: chat mean 211 ms, 38 requests/s, 78 % of the mean avoidable: single-")
     assert lines[2].startswith("one instance of safety busy 94 % of the time")
     assert lines[4] == "- fix: raise instance_group count of safety from 1 to 2"
+
+
+def test_runs_of_underscores_are_no_emphasis() -> None:
+    assert READER.render(escaped("__init__ a_b _i_")) == "<p>__init__ a_b _i_</p>\n"
