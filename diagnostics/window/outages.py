@@ -35,6 +35,9 @@ FEWEST_UNLISTED = 3
 FEWEST_RESTARTED = 2
 # The kernel counts processor time in ticks of 10 ms: where ten are usual, none at all is no chance (e^-10).
 _TICKS_MISSED = 0.1
+# A processor that is busy for so much of the time is full (the limit of `host-cpu-starved`, whose case this then is):
+# who uses none of it may just not have had its turn.
+_FULL = 0.9
 _SLACK = 1e-6
 
 
@@ -440,7 +443,7 @@ def is_stopped(sample: HostSample) -> bool:
 
 
 def _standing(samples: Sequence[HostSample]) -> Iterator[int]:
-    """Yield after which samples no process of the server used a processor, where they usually do."""
+    """Yield after which samples no process of the server used a processor, where they usually do and one was free."""
     grown = [_grown(sooner, later) for sooner, later in pairwise(samples)]
     seconds = (samples[-1].at or 0.0) - (samples[0].at or 0.0) if samples else 0.0
     known = [one for one in grown if one is not None]
@@ -448,8 +451,18 @@ def _standing(samples: Sequence[HostSample]) -> Iterator[int]:
         return
     usual = sum(known) / seconds
     for number, (sooner, later) in enumerate(pairwise(samples)):
-        if not known[number] and usual * ((later.at or 0.0) - (sooner.at or 0.0)) >= _TICKS_MISSED:
+        missed = usual * ((later.at or 0.0) - (sooner.at or 0.0)) >= _TICKS_MISSED
+        if not known[number] and missed and not _machine_was_full(sooner, later):
             yield number
+
+
+def _machine_was_full(sooner: HostSample, later: HostSample) -> bool:
+    """Return whether no processor was free between two samples; False where that was not recorded."""
+    counted = (sooner.cpu_busy_seconds, later.cpu_busy_seconds, sooner.cpu_total_seconds, later.cpu_total_seconds)
+    if None in counted:
+        return False
+    busy, busy_later, total, total_later = (one or 0.0 for one in counted)
+    return busy_later - busy >= _FULL * (total_later - total) > 0
 
 
 def _grown(sooner: HostSample, later: HostSample) -> float | None:

@@ -44,8 +44,11 @@ def refused_meanwhile() -> Scrape:
     return sent([at for at in moments if not SINCE <= at < UNTIL], 0.04)
 
 
-def machine(*, stopped: int | None = None, cores: float | None = None) -> list[Scrape]:
-    """Return samples of its process: so many of ten threads are stopped then, or it uses so many processors if not."""
+def machine(*, stopped: int | None = None, cores: float | None = None, full: bool = False) -> list[Scrape]:
+    """Return samples of its process: so many of ten threads are stopped then, or it uses so many processors if not.
+
+    Others use all processors of the machine meanwhile where it is `full`.
+    """
     found, used = [], 0.0
     for at in (2.0 * number for number in range(STEPS + 1)):
         inside = SINCE < at < UNTIL
@@ -53,7 +56,7 @@ def machine(*, stopped: int | None = None, cores: float | None = None) -> list[S
         own = {"pid": PID, "ppid": 1, "comm": "tritonserver", "cpu_seconds": used if cores else None}
         if stopped is not None:
             own |= {"thread_count": 10, "io_threads": 0, "stopped_threads": stopped if inside else 0}
-        raw = {**host_body(START + at, 0.2), "server_pid": PID, "server_processes": [own]}
+        raw = {**host_body(START + at, 0.98 if full else 0.2), "server_pid": PID, "server_processes": [own]}
         body = json.dumps(raw).encode()
         found.append(Scrape(server=SERVER, kind=BodyKind.HOST, at=START + at, mono=START + at, body=body))
     return found
@@ -94,6 +97,14 @@ def test_a_server_that_answers_reads_does_not_stand_still() -> None:
 
     assert "stood still" not in first([*shifted, *machine(cores=0.4)])
     assert "stood still" not in first([*shifted, *machine(stopped=10)])
+
+
+def test_who_gets_no_turn_on_a_full_machine_does_not_stand_still() -> None:
+    shown = "(its threads were stopped, or used no CPU)"
+
+    assert shown in first([*paused(), *machine(cores=0.4)])
+    assert "stood still" not in first([*paused(), *machine(cores=0.4, full=True)])
+    assert shown in first([*paused(), *machine(stopped=10, full=True)])
 
 
 def test_a_server_that_answered_its_clients_does_not_stand_still() -> None:
