@@ -2,7 +2,7 @@
 
 A window's explanation is a photograph; an incident is the film. It opens when a finding has stayed for some
 evaluations, so that one odd window alarms nobody, and closes when the finding has been gone for a while in windows that
-could have shown it. What could not be judged neither opens nor closes anything.
+could have shown it. What could not be judged neither opens nor closes anything, but that an outage is over is seen.
 """
 
 from __future__ import annotations
@@ -265,14 +265,16 @@ class IncidentBook:
         self, at: float, elapsed: float, explanation: Explanation, present: Mapping[str, Finding]
     ) -> Iterator[IncidentChange]:
         yield from self._proven(at, explanation, present)
-        if explanation.verdict not in JUDGED and not explanation.healthy_as_read:
-            return
-        for fingerprint in self._candidates.keys() - present.keys():
+        judged = explanation.verdict in JUDGED or explanation.healthy_as_read
+        for fingerprint in self._candidates.keys() - present.keys() if judged else ():
             del self._candidates[fingerprint]
         # Without traffic nobody is hurt, and most checks have too little to decide by.
         undecided = frozenset() if explanation.verdict is Verdict.IDLE else _undecided(explanation)
         for fingerprint, incident in list(self._open.items()):
             if fingerprint in present or (incident.check, incident.subject.model) in undecided:
+                continue
+            # Whether something is there is seen, whatever else is unclear. What takes time may be hidden by that.
+            if not judged and not (incident.check == OUTAGE and _quiet(incident, explanation)):
                 continue
             if _still_away(incident, explanation):
                 self._gone_for.pop(fingerprint, None)
@@ -283,8 +285,8 @@ class IncidentBook:
                 yield self._close(incident, ended, Ending.TRAFFIC_ENDED)
             elif gone >= self.close_after:
                 # What cost requests nothing ends without them.
-                judged = explanation.verdict is not Verdict.IDLE or not incident.peak
-                yield self._close(incident, at, Ending.GONE if judged else Ending.LITTLE_TRAFFIC)
+                shown = explanation.verdict is not Verdict.IDLE or not incident.peak
+                yield self._close(incident, at, Ending.GONE if shown else Ending.LITTLE_TRAFFIC)
 
     def _proven(self, at: float, explanation: Explanation, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
         """Close what enough verdicts show gone since its settings were changed.
@@ -335,7 +337,13 @@ def _shows_gone(incident: Incident, explanation: Explanation) -> bool:
         return False
     on = incident.subject
     requests = sum(item.requests for item in explanation.anatomy if item.server == on.server)
-    return requests >= ENOUGH_EVENTS and any(
+    return requests >= ENOUGH_EVENTS and _quiet(incident, explanation)
+
+
+def _quiet(incident: Incident, explanation: Explanation) -> bool:
+    """Return whether its check could decide on its subject, and found nothing."""
+    on = incident.subject
+    return any(
         result.check.id == incident.check
         and (result.subject.server, result.subject.model) == (on.server, on.model)
         and isinstance(result.outcome, Quiet)

@@ -157,6 +157,13 @@ class TestAnIncident:
         assert [one.kind for one in self.later(book, back)] == [IncidentTransition.CLOSED]
         assert book.open == ()
 
+    def test_ends_once_the_model_serves_again_whatever_else_is_unclear_then(self) -> None:
+        book = self.book()
+        back = explained(reported([BUSY] * STEPS), index(steps=range(0)))
+
+        unclear = replace(back, verdict=Verdict.NO_CLEAR_CAUSE)
+        assert [one.kind for one in self.later(book, unclear)] == [IncidentTransition.CLOSED]
+
     def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_requested(self) -> None:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
         book.update(explained(reported([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
