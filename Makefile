@@ -79,12 +79,13 @@ bench-prediction: venv triton ## measure configurations on a real Triton, for as
 stack-test: venv tools triton ## run Triton, Prometheus, Alertmanager and the service, with a fault and its patch
 	@$(PYTEST) tests/stack
 
-soak: venv tools triton ## test for an hour what takes long: kills, outages, load, what observing costs
+soak: venv tools triton ## test for two hours what takes long: kills, outages, load, what observing costs, servers that come and go
 	@$(BIN)/python -m tests.soak.killing --times 100
 	@$(BIN)/python -m tests.soak.outages
 	@$(BIN)/python -m tests.soak.load --minutes 10
 	@$(BIN)/python -m tests.soak.days --days 30
 	@$(BIN)/python -m tests.soak.observer
+	@$(BIN)/python -m tests.soak.deployments --hours 1
 
 accuracy: venv ## replay the recorded incidents, whole and without some sources, and print what was found
 	@$(BIN)/python -m tests.captures.accuracy
