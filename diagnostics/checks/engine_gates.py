@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from math import ceil
 
@@ -11,6 +12,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Quiet, Suggestion
 from diagnostics.checks.gates import Gate, first_rival
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.engine import (
     ENGINE_BLOCK_TOKENS,
     ENGINE_KV_BLOCKED,
@@ -24,6 +26,7 @@ from diagnostics.signals.engine import (
     ENGINE_PEAK_FILL,
     ENGINE_PEAK_HELD,
     ENGINE_PREEMPTED,
+    ENGINE_PREFIX_HITS,
     ENGINE_SLOT_FILL,
     ENGINE_SLOTS,
     ENGINE_STATIC_BATCHING,
@@ -88,6 +91,19 @@ def _larger_cache_of(kind: ServerKind, subject: Subject) -> Suggestion:
     else:
         how = f"restart {kind.restarted} for {subject.model} with a larger {kind.memory}"
     return Suggestion(text=f"{how}, on a GPU with memory to spare; or let clients ask for fewer max_tokens")
+
+
+def prefix_advice(ledger: Ledger, subject: Subject) -> str:
+    """Return what to look at where an engine reads all prompts anew, to end a suggestion with; else empty."""
+    hits = ledger.evidence.read(ENGINE_PREFIX_HITS, subject)
+    if hits.value != 0 or (hits.events or 0.0) < ENOUGH_EVENTS:
+        return ""
+    return "; its prefix cache held nothing of the prompts: where they share a text, let them begin with it"
+
+
+def with_advice(suggestion: Suggestion, more: str) -> Suggestion:
+    """Return a suggestion that ends with more, which may be empty."""
+    return dataclasses.replace(suggestion, text=f"{suggestion.text}{more}")
 
 
 def restarted_with(

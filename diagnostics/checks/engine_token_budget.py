@@ -18,7 +18,8 @@ continues.
    get longer, and so do token gaps of running requests (`prefill-interference`).
 2. If prompts are longer than the budget, turn on `enable_chunked_context`. The engine must be built with
    `--use_paged_context_fmha enable`.
-3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so the engine reads fewer tokens.
+3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so the engine reads fewer tokens. Prompts have to
+   begin with what they share.
 
 ## Sources
 TensorRT-LLM performance guide, tuning `max_num_tokens`. tensorrtllm_backend#331 (chunked context without effect: the
@@ -30,7 +31,14 @@ from __future__ import annotations
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import HELD_LIMITS, held_earlier, restarted_with, wait_claim
+from diagnostics.checks.engine_gates import (
+    HELD_LIMITS,
+    held_earlier,
+    prefix_advice,
+    restarted_with,
+    wait_claim,
+    with_advice,
+)
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
     ENGINE_KV_BLOCKED,
@@ -89,7 +97,7 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
         f"{Unit.SECONDS.show(wait)} each",
         claims=(wait_claim(ledger, subject),),
         saved_seconds=wait,
-        suggestion=_suggestion(ledger, subject, round(budget)),
+        suggestion=with_advice(_suggestion(ledger, subject, round(budget)), prefix_advice(ledger, subject)),
     )
 
 

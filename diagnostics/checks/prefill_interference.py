@@ -19,7 +19,8 @@ cause gaps in streams that users notice, at any load.
 1. Turn on `enable_chunked_context`, so prompts are read in parts. The engine must be built with
    `--use_paged_context_fmha enable`.
 2. Rebuild the engine with a smaller `--max_num_tokens`: parts get shorter, but the time to the first token grows.
-3. Reuse KV blocks of shared prefixes, or run prompts and generation on different engines (disaggregated serving).
+3. Reuse KV blocks of shared prefixes: prompts have to begin with what they share. Or run prompts and generation on
+   different engines (disaggregated serving).
 
 ## Sources
 TensorRT-LLM, "Chunked context" and "Disaggregated serving". tensorrtllm_backend#331: chunked context has no effect on
@@ -31,10 +32,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import engine_phase, parameter, parameter_change
+from diagnostics.checks.engine_gates import engine_phase, parameter, parameter_change, prefix_advice, with_advice
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
-from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WORK_SECONDS
+from diagnostics.signals.engine import ENGINE_PREFIX_HITS, ENGINE_WAITING, ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_iterations import (
     ENGINE_CONTEXT_SHARE,
     ENGINE_PREFILL_STALL,
@@ -100,7 +101,7 @@ def _finding(ledger: Ledger, subject: Subject, stall: Reading, lost: float) -> F
         f"{Unit.SECONDS.show(lost)} each, {Unit.RATIO.show(stall.value)} of its time",
         claims=(Claim(stage=subject.model or "", phase=engine_phase(ledger, subject), seconds=lost),),
         saved_seconds=lost,
-        suggestion=_suggestion(ledger, subject),
+        suggestion=with_advice(_suggestion(ledger, subject), prefix_advice(ledger, subject)),
     )
 
 
@@ -129,6 +130,7 @@ _STALLING = {
 }
 CASES = (
     CheckCase.fires("when prompts double the length of iterations", _STALLING),
+    CheckCase.fires("when the prefix cache holds nothing of the prompts", {**_STALLING, ENGINE_PREFIX_HITS: 0.0}),
     CheckCase.quiet("when prompts hardly lengthen iterations", {**_STALLING, ENGINE_PREFILL_STALL: 0.03}),
     CheckCase.quiet(
         "when prompts are rare and iterations not timed",

@@ -24,7 +24,13 @@ from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.disk import IO_PER_LANE, IO_THREADS
-from diagnostics.signals.engine import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, ENGINE_WAITING, GUARANTEED_NO_EVICT
+from diagnostics.signals.engine import (
+    ENGINE_DRAFT_GAIN,
+    ENGINE_MAX_UTILIZATION,
+    ENGINE_PAUSED,
+    ENGINE_WAITING,
+    GUARANTEED_NO_EVICT,
+)
 from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
@@ -95,6 +101,7 @@ def symptoms(
         *_queues(evidence, anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
+        *_drafts(evidence, anatomy),
         *_slowed(evidence, anatomy, found),
         *(() if known else (*_beside_others(evidence, anatomy), *_tails(evidence, anatomy))),
         *_prompts(evidence, anatomy, found),
@@ -249,6 +256,23 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
                 f"requests on average, and its configured policy {GUARANTEED_NO_EVICT} pauses none",
                 next_measurement="read its effective policy in the server's log: batch_scheduler_policy may be unread",
             )
+
+
+def _drafts(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Speculative decoding whose drafts certainly take more than they save, by what is worth a change."""
+    for item in anatomy:
+        for stage in item.stages:
+            gain = evidence.read(ENGINE_DRAFT_GAIN, Subject(server=item.server, model=stage.model))
+            inside = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
+            seconds = inside * (1.0 - (1.0 if gain.high is None else gain.high))
+            if seconds >= least_worthwhile(item.mean_seconds):
+                yield Symptom(
+                    text=f"drafts of the engine of {stage.model} take more than they save, "
+                    f"{Unit.SECONDS.show(seconds)} of each request: {gain.value or 0.0:.2f} tokens come in the time of "
+                    "one iteration without them",
+                    next_measurement=f"turn speculative decoding of {stage.model} off on one replica, and compare both "
+                    "with diag diff; or give it a draft model of the same family, or fewer draft tokens",
+                )
 
 
 def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:

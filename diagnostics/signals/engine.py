@@ -258,6 +258,31 @@ def _preempted(engine: EngineReads, view: ModelView) -> Reading:
     return (Reading.of(times, Unit.COUNT, METRICS, events=round(times)) / requests).with_unit(Unit.RATIO)
 
 
+def _prefix_hits(engine: EngineReads, _: ModelView) -> Reading:
+    stated = [
+        (read.prefix_asked, read.prefix_hits)
+        for read in engine.samples
+        if read.prefix_asked is not None and read.prefix_hits is not None
+    ]
+    if len(stated) < 2:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+    (first, hit_before), (last, hit_after) = stated[0], stated[-1]
+    if last < first or hit_after < hit_before:
+        return Reading.unknown(Missing.RESET, Unit.RATIO, METRICS)
+    if last == first:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
+    return Reading.of((hit_after - hit_before) / (last - first), Unit.RATIO, METRICS, events=last - first)
+
+
+def _draft_gain(engine: EngineReads, _: ModelView) -> Reading:
+    gains = [
+        read.tokens_at_once * (1.0 - read.draft_share)
+        for read in engine.live
+        if read.tokens_at_once and read.draft_share  # of an iteration without drafts, or of one model for both
+    ]
+    return mean_over(gains, Unit.RATIO) if gains else Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+
+
 def _policy(_: EngineReads, view: ModelView) -> Reading:
     stated = view.config.parameters.get("batch_scheduler_policy", "").lower() if view.config else ""
     if stated not in (MAX_UTILIZATION, GUARANTEED_NO_EVICT):
@@ -297,6 +322,19 @@ ENGINE_PREEMPTED = engine_signal(
     "How often running requests were put back for lack of KV blocks ÷ requests that ended (vLLM's preemptions, "
     "SGLang's retractions).",
     _preempted,
+)
+ENGINE_PREFIX_HITS = engine_signal(
+    "engine_prefix_hit_share",
+    Unit.RATIO,
+    "Share of what is looked up in the engine's prefix cache (tokens or blocks of prompts) that is there.",
+    _prefix_hits,
+)
+ENGINE_DRAFT_GAIN = engine_signal(
+    "engine_draft_gain",
+    Unit.RATIO,
+    "Tokens of a request in the time that an iteration takes without drafting: below 1, drafts take more than they "
+    "save (speculative decoding). The longer verification is left out.",
+    _draft_gain,
 )
 ENGINE_MAX_UTILIZATION = engine_signal(
     "engine_max_utilization",

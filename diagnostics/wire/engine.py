@@ -39,6 +39,10 @@ class EngineSample:
         micro_batch: number of the micro batch; more than one means pipeline parallelism.
         iterations: iterations so far.
         iteration_seconds: what the last iteration took.
+        tokens_at_once: tokens that a request with a draft got in it, on average: the accepted ones and one more.
+        draft_share: share of it in which tokens were drafted.
+        prefix_asked, prefix_hits: what was looked up in its prefix cache so far, and what of it was there: tokens, or
+            blocks.
         static_batching: whether batches are formed once and run to their end (`V1`).
 
     """
@@ -61,6 +65,10 @@ class EngineSample:
     micro_batch: float | None = None
     iterations: float | None = None
     iteration_seconds: float | None = None
+    tokens_at_once: float | None = None
+    draft_share: float | None = None
+    prefix_asked: float | None = None
+    prefix_hits: float | None = None
     static_batching: bool = False
 
 
@@ -88,6 +96,7 @@ _ITERATION: Mapping[str, Mapping[str, str]] = {
         "numCtxTokens": "context_tokens",
         "microBatchId": "micro_batch",
     },
+    "specDecodingStats": {"acceptanceLength": "tokens_at_once", "draftOverhead": "draft_share"},
     "staticBatchingStats": {
         "numScheduledRequests": "scheduled",
         "numContextRequests": "context",
@@ -234,6 +243,10 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
     for limit in _LIMITS:
         if not known.get(limit, 1.0):
             del known[limit]
+    missed = known.pop("prefix_misses", None)
+    if missed is not None:
+        # A counter that was never raised is not exported.
+        known["prefix_asked"] = missed + known.setdefault("prefix_hits", 0.0)
     _complete_capacity(known)
     share = known.pop("kv_share", None)
     if share is not None and "kv_blocks" in known:

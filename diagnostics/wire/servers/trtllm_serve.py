@@ -26,6 +26,10 @@ _GAUGES = {
     "kv_cache_used_blocks": "kv_used",
     "kv_cache_free_blocks": "kv_free",
     "kv_cache_tokens_per_block": "tokens_per_block",
+    "kv_cache_reused_blocks_total": "prefix_hits",
+    "kv_cache_missed_blocks_total": "prefix_misses",
+    "spec_decode_acceptance_length": "tokens_at_once",
+    "spec_decode_draft_overhead": "draft_share",
 }
 # The histogram counts what it observed, which may be fewer requests than it finished.
 _REQUESTS = {
