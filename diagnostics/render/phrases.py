@@ -68,7 +68,7 @@ def first_line(explanation: Explanation) -> str:
     first = next(iter(explanation.actionable), None)
     if first is None:
         return verdict
-    parts = (verdict, felt_from(explanation, first), cause_named(first))
+    parts = (verdict, felt(explanation, first), cause_named(first))
     return ": ".join(part for part in parts if part)
 
 
@@ -79,27 +79,28 @@ def answer(explanation: Explanation) -> str:
     return headline(explanation)
 
 
-def felt_from(explanation: Explanation, finding: Finding) -> str:
-    """Return `felt` of a finding's entry point; without an objective, also the part of its mean that can be avoided.
+def felt(explanation: Explanation, finding: Finding | None = None, subject: Subject | None = None) -> str:
+    """Return what users of an entry point feel: latency, against its objective, failures and traffic.
 
-    Without either, a latency alone does not show whether it is long.
+    With a finding and without an objective, also the part of the mean that can be avoided: without either, a latency
+    alone does not show whether it is long. Empty where nothing is known.
+
+    Args:
+        explanation: of what.
+        finding: whose entry point, and what it takes from its requests.
+        subject: whose entry point, without a finding; None for the busiest.
+
     """
-    words = felt(explanation, finding.subject, finding.impact)
+    if finding is None:
+        return _felt(explanation, subject, NO_IMPACT)
+    words = _felt(explanation, finding.subject, finding.impact)
     now, after = mean_now(finding), mean_after(finding)
     if not words or explanation.objective is not None or after is None or now - after < least_worthwhile(now):
         return words
     return f"{words}, {Unit.RATIO.show(1 - after / now)} of the mean avoidable"
 
 
-def felt(explanation: Explanation, subject: Subject | None = None, impact: Impact = NO_IMPACT) -> str:
-    """Return latency, against its objective, failures and traffic of an entry point; empty where nothing is known.
-
-    Args:
-        explanation: of what.
-        subject: whose entry point; None for the busiest.
-        impact: what a finding takes from its requests.
-
-    """
+def _felt(explanation: Explanation, subject: Subject | None, impact: Impact) -> str:
     figure = _against_objective(explanation, subject, impact) if subject else ""
     item = next(iter(explanation.anatomy), None)
     if subject is not None:

@@ -19,7 +19,6 @@ from typing import Annotated
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
-from diagnostics.diagnosis.objective import Objective
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service.fleet_rows import FleetRow, FleetRows
@@ -172,7 +171,7 @@ class FleetBoard:
         self._process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
         self._reported = False
         self._links = Links.of(service.settings.web)
-        self._rows = FleetRows(self._objective)
+        self._rows = FleetRows()
         self._known = _Exchanged()
         self._owners: tuple[Settings | None, Mapping[str, int]] = (None, {})
         self._stopped = threading.Event()
@@ -252,10 +251,6 @@ class FleetBoard:
             self.exchange()
             if self._stopped.wait(SECONDS_BETWEEN_REPORTS):
                 return
-
-    def _objective(self, name: str) -> Objective | None:
-        watched = self._service.deployments.get(name)
-        return watched.objective if watched else None
 
     def _own(self) -> Sequence[FleetEntry]:
         found = standings(self._service.board.read(), self._service.deployments)

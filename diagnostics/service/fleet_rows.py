@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from diagnostics.anatomy.cells import Anatomy
@@ -39,7 +39,7 @@ class FleetRow:
         entry: its name; empty without traffic.
         statistic: which statistic of its request time is known, the objective's first: `p95` or `mean`.
         seconds: that statistic; None where most of the time is not seen.
-        objective: what it must be; None where none is stated.
+        objective: what it must be; None where none is stated, and before the first verdict.
         per_second: requests; None without traffic.
         spark: its mean over the window; None where that has no two values.
 
@@ -67,9 +67,7 @@ class FleetRow:
 class FleetRows:
     """Makes rows, and keeps those whose verdict has not changed."""
 
-    def __init__(self, objective: Callable[[str], Objective | None] = lambda _: None) -> None:
-        """`objective` returns what the latency of a deployment must be, by its name."""
-        self._objective = objective
+    def __init__(self) -> None:
         self._rows: dict[str, tuple[Evaluation, FleetRow]] = {}
 
     def update(self, state: LiveState) -> None:
@@ -86,16 +84,16 @@ class FleetRows:
             yield one, self._row(one.name, one.evaluation)
 
     def _row(self, name: str, evaluation: Evaluation | None) -> FleetRow:
-        objective = self._objective(name)
         if evaluation is None:
-            return FleetRow(objective=objective)
+            return FleetRow()
         known = self._rows.get(name)
         if known is None or known[0] is not evaluation:
-            known = self._rows[name] = (evaluation, _made(evaluation.explanation, objective))
+            known = self._rows[name] = (evaluation, _made(evaluation.explanation))
         return known[1]
 
 
-def _made(explanation: Explanation, objective: Objective | None) -> FleetRow:
+def _made(explanation: Explanation) -> FleetRow:
+    objective = explanation.objective
     if not explanation.anatomy:
         return FleetRow(objective=objective)
     entry, window = phrases.entries(explanation)[0], explanation.window

@@ -52,8 +52,7 @@ def _first_line(
     reported: IncidentEvent, incident: Incident, explanation: Explanation | None, finding: Finding | None
 ) -> str:
     cause = phrases.cause_named(incident)
-    impact = finding.impact if finding else phrases.NO_IMPACT
-    felt = phrases.felt(explanation, incident.subject, impact) if explanation else ""
+    felt = phrases.felt(explanation, finding, incident.subject) if explanation else ""
     if reported is IncidentEvent.CLOSED:
         # Without an explanation it ended while nobody looked.
         lasted = f" after {span((incident.closed or incident.seen) - incident.onset)}" if explanation else ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.render.phrases import felt_from
+from diagnostics.render.phrases import felt
 from exporters.sinks.links import Links, harmless
 from exporters.sinks.suggested import suggested
 
@@ -37,7 +37,7 @@ def message(reported: IncidentEvent, incident: Incident, links: Links, explanati
     """
     found = explanation.findings if explanation else ()
     finding = next((one for one in found if one.id == incident.fingerprint), None)
-    felt = felt_from(explanation, finding) if explanation and finding else ""
+    words = felt(explanation, finding, incident.subject) if explanation else ""
     addresses = explanation.window.addresses if explanation else {}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -45,7 +45,7 @@ def message(reported: IncidentEvent, incident: Incident, links: Links, explanati
         "change": reported.value,
         "deployment": harmless(incident.deployment),
         "incident": incident_json(incident),
-        "felt": harmless(felt),
+        "felt": harmless(words),
         "suggestion": "",
         "patch": "",
         "prediction": "",

@@ -9,7 +9,7 @@ import pytest
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.ledger import LedgerLine
-from diagnostics.render.phrases import between, felt_from, headline
+from diagnostics.render.phrases import between, felt, headline
 from diagnostics.render.plain import WIDTH, code_lines, wrapped
 from diagnostics.signals.signal import Reading
 from diagnostics.tuning.changes import ConfigChange, Setting
@@ -110,9 +110,9 @@ def test_an_objective_that_is_missed_says_whether_latency_is_bad_and_no_share_is
     first = degraded.findings[0]
     objective = Objective.parse("p95 < 200ms")
 
-    assert felt_from(degraded, first).endswith("78 % of the mean avoidable")
-    assert "avoidable" not in felt_from(replace(degraded, objective=objective), first)
-    assert "avoidable" not in felt_from(degraded, replace(first, suggestion=None, effect=None))
+    assert felt(degraded, first).endswith("78 % of the mean avoidable")
+    assert "avoidable" not in felt(replace(degraded, objective=objective), first)
+    assert "avoidable" not in felt(degraded, replace(first, suggestion=None, effect=None))
 
 
 def test_an_interval_without_an_end_says_what_that_means() -> None:

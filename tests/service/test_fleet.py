@@ -8,11 +8,14 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.objective import Objective
 from diagnostics.render.fleet import fleet_frame, fleet_gist
 from diagnostics.service.fleet import SILENT, SILENT_AFTER, FleetState
 from diagnostics.service.plan import owner
@@ -23,6 +26,7 @@ from tests.service.test_service_pages import text_of
 from tests.store.lived import opened
 
 SLOW, HEALTHY = "cpu-handed-single-instance", "cpu-handed-healthy"
+OBJECTIVE = "p95 < 200ms"
 NAMES = [f"deployment-{number}" for number in range(8)]
 
 
@@ -31,11 +35,16 @@ def of(worker: int) -> list[str]:
 
 
 @contextmanager
-def worker(number: int, directory: Path, objective: str = "p95 < 200ms") -> Iterator[Serving]:
+def worker(number: int, directory: Path, objective: str = OBJECTIVE) -> Iterator[Serving]:
     reports = opened(directory).workers
     fleet = FleetSettings(workers=2, worker=number)
     with Serving(NAMES, fleet=fleet, reports=reports, objective=objective) as made:
         yield made
+
+
+def missing_it() -> Explanation:
+    """Return the slow recording's verdict for a deployment with the objective."""
+    return replace(recorded(SLOW), objective=Objective.parse(OBJECTIVE))
 
 
 def named(fleet: FleetState) -> list[str]:
@@ -45,7 +54,7 @@ def named(fleet: FleetState) -> list[str]:
 def test_each_worker_shows_the_deployments_of_all_the_worst_first(tmp_path: Path) -> None:
     slow, well = of(0)[0], of(1)[0]
     with worker(0, tmp_path) as first, worker(1, tmp_path) as second:
-        first.stated(slow, recorded(SLOW))
+        first.stated(slow, missing_it())
         second.stated(well, recorded(HEALTHY))
         first.board.exchange()
         second.board.exchange()
@@ -214,7 +223,7 @@ def test_one_process_shows_its_own_deployments() -> None:
 def test_watch_prints_the_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = of(0)[0]
     with worker(0, tmp_path) as first:
-        first.stated(slow, recorded(SLOW))
+        first.stated(slow, missing_it())
         first.ahead = SILENT_AFTER + 1
         first.board.exchange()
         status = main(["watch", "--fleet", "--once", "--url", first.url])

@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.render.phrases import felt_from
+from diagnostics.render.phrases import felt
 from exporters.sinks.webhook import IncidentEvent, encoded, headers, key_of, message, message_id
 from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged, recorded
 
@@ -53,7 +53,7 @@ def test_a_message_says_what_users_feel_and_what_to_do() -> None:
     known = recorded().explanation
     one, finding = judged()
     body = message(IncidentEvent.OPENED, one, LINKS, known)
-    assert body["felt"] == felt_from(known, finding)
+    assert body["felt"] == felt(known, finding)
     assert "p95" in body["felt"]
     assert body["suggestion"].startswith("fix: ")
     assert "+++ " in body["patch"] or "instance_group" in body["patch"]

@@ -80,7 +80,7 @@ class AlertBook:
                 changed = _changed(evaluation, change.incident)
                 if change.incident.open:
                     finding = findings.get(change.incident.fingerprint)
-                    felt = _felt(evaluation, change.incident, finding)
+                    felt = phrases.felt(evaluation.explanation, finding, change.incident.subject)
                     self._fire(change.incident, finding, changed, felt, _address(evaluation, change.incident))
                 else:
                     self._end(change.incident, changed)
@@ -224,12 +224,6 @@ def _changed(evaluation: Evaluation, incident: Incident) -> str:
     explanation = evaluation.explanation
     about = tuple(made for made in explanation.changes if concerns(incident, *made))
     return "; ".join(phrases.changes_reported(about))
-
-
-def _felt(evaluation: Evaluation, incident: Incident, finding: Finding | None) -> str:
-    if finding is None:
-        return phrases.felt(evaluation.explanation, incident.subject)
-    return phrases.felt_from(evaluation.explanation, finding)
 
 
 def _address(evaluation: Evaluation, incident: Incident) -> str:

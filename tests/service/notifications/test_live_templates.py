@@ -28,7 +28,7 @@ from tests.sinks.incidents import LINKS, judged, recorded
 
 pytestmark = pytest.mark.live
 INCIDENT, FINDING = judged()
-FELT = phrases.felt_from(recorded().explanation, FINDING)
+FELT = phrases.felt(recorded().explanation, FINDING)
 ALERT = incident_alert(replace(INCIDENT, onset=time.time() - 60), FINDING, None, LINKS, {}, felt=FELT)
 
 

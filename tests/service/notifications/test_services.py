@@ -66,7 +66,7 @@ def test_slack_shows_what_users_feel_then_the_patch_then_a_link(
     (body,) = posted(CHATS["slack"], hook, notify, monkeypatch, OPENED)
     (shown,) = body["attachments"]
     cause = "single-instance-serialization of safety"
-    assert shown["title"] == f"[critical] chat: chat p95 650 ms, 37.9 requests/s: {cause}"
+    assert shown["title"] == f"[critical] chat: chat p95 650 ms, 37.9 requests/s, 51 % of the mean avoidable: {cause}"
     text = shown["text"]
     assert text.index("*Fix:*") < text.index("```\n--- ") < text.index("/incidents/")
     assert f"/incidents/{INCIDENT.id}|Incident>" in text

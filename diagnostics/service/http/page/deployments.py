@@ -125,7 +125,7 @@ def felt(context: WebContext, standing: Standing, *, now: bool = True) -> str:
         if of_deployment(report.slo, standing.name)
     ]
     first = next(iter(standing.explanation.actionable), None)
-    words = phrases.felt_from(standing.explanation, first) if first else phrases.felt(standing.explanation)
+    words = phrases.felt(standing.explanation, first)
     return ", ".join(part for part in (words, *budgets) if part)
 
 

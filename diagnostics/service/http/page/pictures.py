@@ -93,8 +93,7 @@ class IncidentPictures:
 
     def _title(self, incident: Incident, explanation: Explanation) -> str:
         finding = next((one for one in explanation.findings if one.id == incident.fingerprint), None)
-        impact = finding.impact if finding else phrases.NO_IMPACT
-        felt = phrases.felt(explanation, incident.subject, impact)
+        felt = phrases.felt(explanation, finding, incident.subject)
         return ": ".join(part for part in (incident.deployment, felt, phrases.cause_named(incident)) if part)
 
     def _timeline(self, incident: Incident, explanation: Explanation) -> Json:
