@@ -17,7 +17,7 @@ import msgspec
 
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
-from diagnostics.signals.stalls import in_load, is_denied, loads_seen, waits_without
+from diagnostics.signals.stalls import changes_capacity, in_load, is_denied, judged_requests, loads_seen, waits_without
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, Happened, ServerChange, touch
@@ -48,17 +48,16 @@ class _Held:
     requests: float
     source: str
 
-    @property
-    def each(self) -> float:
-        """Seconds per request."""
-        return self.during / self.requests if self.requests > 0 else 0.0
+    def per_request(self, view: ModelView, amount: float) -> float:
+        """Return an amount, as seconds, per request that it is judged by."""
+        return amount / judged_requests(view, self.requests) if self.requests > 0 else 0.0
 
 
 def _held(view: ModelView) -> _Held | Missing | None:
     """Return what the source that knows of the longest waits shows; None where nothing shows any."""
     restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
-    loads = [load for load in loads if not is_denied(view, load)]
+    loads = [load for load in loads if not is_denied(view, load) and not changes_capacity(view, load)]
     if not loads:
         return None
     cold = _cold_waits(view, loads)
@@ -66,7 +65,7 @@ def _held(view: ModelView) -> _Held | Missing | None:
         return Missing.TOO_FEW_EVENTS
     callers = [view.beside(ensemble.name) for ensemble in view.server.graph.callers(view.model or "")]
     found = [held for entry in (*callers, view.beside(view.model)) for held in _all_of(entry, loads)]
-    held = max(found, key=lambda held: held.each, default=None)
+    held = max(found, key=lambda held: held.per_request(view, held.during), default=None)
     if held is None:
         return Missing.TOO_FEW_EVENTS
     return held if held.during > cold else None
@@ -272,21 +271,21 @@ def _requests(steps: Sequence[CounterStep]) -> float:
     return sum(map(_answers, steps))
 
 
-def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[ModelView], Reading]:
+def _reader(unit: Unit, pick: Callable[[_Held, ModelView], float]) -> Callable[[ModelView], Reading]:
     def read(view: ModelView) -> Reading:
         held = view.once(_held)
         if held is None:
             return Reading.of(0.0, unit, METRICS)
         if isinstance(held, Missing):
             return Reading.unknown(held, unit, METRICS)
-        return Reading.of(pick(held), unit, held.source, estimated=True, events=held.requests)
+        return Reading.of(pick(held, view), unit, held.source, estimated=True, events=held.requests)
 
     return read
 
 
 def _waited(view: ModelView) -> Reading:
     """Return the share of requests that waited; which of them fall into loads is chance, and varies as √N."""
-    share = _reader(Unit.RATIO, lambda held: held.waited / held.requests if held.requests > 0 else 0.0)(view)
+    share = _reader(Unit.RATIO, lambda held, view: held.per_request(view, held.waited))(view)
     if not share.value or not share.events:
         return share
     spread = 2 * sqrt(share.value / share.events)
@@ -298,9 +297,10 @@ HELD_SECONDS = Signal(
     name="held_seconds",
     unit=Unit.SECONDS,
     scope=Scope.MODEL,
-    doc="Time that requests waited during loads of the model, per request of its entry, by whoever knows of most: the "
-    "entry's row, answers that stop, the pending gauge, clients, traces.",
-    readers=(_reader(Unit.SECONDS, lambda held: held.each),),
+    doc="Time that requests waited during loads of the model, per request of its entry in the window, or in half a "
+    "minute where it is shorter, by whoever knows of most: the entry's row, answers that stop, the pending gauge, "
+    "clients, traces.",
+    readers=(_reader(Unit.SECONDS, lambda held, view: held.per_request(view, held.during)),),
 )
 HELD_REQUESTS = Signal(
     name="held_requests",
@@ -314,5 +314,5 @@ HELD_SHARE = Signal(
     unit=Unit.RATIO,
     scope=Scope.MODEL,
     doc="Share of all time above the usual, by the same source, that falls into loads of the model.",
-    readers=(_reader(Unit.RATIO, lambda held: held.during / held.everything if held.everything > 0 else 0.0),),
+    readers=(_reader(Unit.RATIO, lambda held, _: held.during / held.everything if held.everything > 0 else 0.0),),
 )

@@ -15,6 +15,10 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, M
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
 _LOADS = (Happened.LOADED, Happened.RELOADED)
+_INSTANCES = "instance_group."
+# A load is over once. A shorter window around one shows a moment, not what users meet: what waited is spread over the
+# requests of half a minute, in which two scrapes at the usual interval fall.
+_JUDGED_SECONDS = 30.0
 _ENDED = (Counter.SUCCESS, Counter.EXECUTIONS)
 
 
@@ -203,6 +207,7 @@ def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
 
     What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
     version's begin; where a version's own begin anew, it was away.
+    What waits around a change of capacity waits for that.
     """
     restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     away = [step for table in view.tables(METRICS) for step in table.resets if step.opened is Opened.RESET]
@@ -211,7 +216,27 @@ def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
         for load in loads_seen(view)
         if not any(touch(load, restart) for restart in restarts)
         and not any(step.start <= load.at and load.since <= step.end for step in away)
+        and not changes_capacity(view, load)
     ]
+
+
+def judged_requests(view: ModelView, requests: float) -> float:
+    """Return over how many requests what waited once for a load is spread: the window's, or those of half a minute."""
+    return requests * max(_JUDGED_SECONDS / view.seconds, 1.0) if view.seconds > 0 else requests
+
+
+def changes_capacity(view: ModelView, load: ServerChange) -> bool:
+    """Return whether a load gave the model other instances: requests wait for those then, during the load and after it.
+
+    Triton applies such a change in place: instances that stay go on meanwhile.
+    """
+    return any(
+        change.kind is Happened.CONFIGURED
+        and load.since <= change.at
+        and change.since <= load.at
+        and any(setting.path.startswith(_INSTANCES) for setting in change.settings)
+        for change in view.changes()
+    )
 
 
 def is_denied(view: ModelView, load: ServerChange) -> bool:
@@ -291,7 +316,8 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
             return Reading.unknown(Missing.STALE, unit, source)
         during = sum(_beyond_before(steps, excess, inside))
         requests = sum(step.values[Counter.SUCCESS] for step in steps)
-        return Reading.of(compute(during, sum(excess), requests), unit, source, events=requests)
+        judged = judged_requests(view, requests)
+        return Reading.of(compute(during, sum(excess), judged), unit, source, events=requests)
 
     return read
 
@@ -300,7 +326,8 @@ LOAD_QUEUE_SECONDS = Signal(
     name="load_queue_seconds",
     unit=Unit.SECONDS,
     scope=Scope.MODEL,
-    doc="Queue time during loads of the model, above the steady level and that before, per request of the window.",
+    doc="Queue time during loads of the model, above the steady level and that before, per request of the window, or "
+    "of half a minute where it is shorter.",
     readers=(_over_loads(Unit.SECONDS, lambda during, _, requests: during / requests),),
 )
 LOAD_QUEUE_SHARE = Signal(

@@ -21,7 +21,8 @@ from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOA
 from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
-from tests.builders import START, Stage, SyntheticTriton, chain, explained, view_of
+from tests.builders import START, Stage, SyntheticTriton, chain, explained, model_config, view_of
+from tests.builders_changes import config_read
 from tests.builders_traffic import Did, indexed, logged, reported, story_scrapes
 
 KEY = ("m", "1")
@@ -51,8 +52,28 @@ class TestLoads:
         view = view_of(reported({KEY: self.WAITED}), "m")
 
         assert LOADS.read(view).value == 1
-        assert LOAD_QUEUE_SECONDS.read(view).value == pytest.approx(0.5 / 12)
+        assert LOAD_QUEUE_SECONDS.read(view).value == pytest.approx(0.5 / 12 * 24 / 30)  # 24 s, judged as half a minute
         assert LOAD_QUEUE_SHARE.read(view).value == 1.0
+
+    def test_the_queue_of_a_load_is_spread_over_the_window_where_it_is_long(self) -> None:
+        view = view_of(reported({KEY: [*self.WAITED, *[BUSY] * 12]}), "m")
+
+        assert LOAD_QUEUE_SECONDS.read(view).value == pytest.approx(0.5 / 24)
+
+    def test_what_waits_while_the_number_of_instances_changes_does_not_wait_for_the_load(self) -> None:
+        """Triton takes instances away in place, and those that stay go on: there are fewer of them."""
+        log = logged(
+            'I0112 13:46:50.500000 1 model_lifecycle.cc:472] "loading: m:1"',
+            "I0112 13:46:51.500000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
+        )
+        read = [
+            config_read(Stage("m", config=model_config("m", groups=[{"kind": "KIND_CPU", "count": count}])), at)
+            for at, count in ((0.0, 4), (12.05, 1))
+        ]
+        view = view_of(window_of([*story_scrapes({KEY: self.WAITED}), log, *read]), "m")
+
+        assert LOADS.read(view).value == 1
+        assert (LOAD_QUEUE_SECONDS.read(view).value, HELD_SECONDS.read(view).value) == (0.0, 0.0)
 
     def test_a_queue_at_another_time_is_not_the_loads(self) -> None:
         story = [BUSY, Did(requests=40, queue=0.5, infer=0.02), *[BUSY] * 5, Did(requests=40, anew=True), *[BUSY] * 4]
