@@ -2,12 +2,12 @@
 
 ## Looks for
 A model reports failures of its own. Or clients get HTTP 400 or 404 from a model that is there, and no counter shows
-it. Or one stage completed requests that the next stage never received, while the
-ensemble reports failures.
+it. Or they get HTTP 500 for requests that the server counts as successes. Or one stage completed requests that the next
+stage never received, while the ensemble reports failures.
 
 ## Means
 The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as
-a success. Only the flow between stages and the ensemble's own failures show it. The server
+a success. Only clients, the flow between stages and the ensemble's own failures show it. The server
 refuses requests with more rows than `max_batch_size`, another shape or a version that is gone. It does not count them.
 
 ## Rules out
@@ -16,7 +16,8 @@ refuses requests with more rows than `max_batch_size`, another shape or a versio
 - Requests in flight: those that wait at the next stage are subtracted.
 - An instance whose process is gone (`execution-hung`), if requests wait or its processes can be counted. It fails one
   request per second, evenly. If nothing else shows it, the finding lists what to check.
-- Turns of sequences that wait too long for a slot (`sequence-batcher-starved`): the server refuses them like that.
+- Turns of sequences that wait too long for a slot (`sequence-batcher-starved`): the server refuses them like that. If
+  no turn waits, refused ones belong to sequences that have ended, as after a pause between turns.
 - Cancelled requests of few clients: below 1 % and five requests, nothing is reported.
 
 ## Do
@@ -34,11 +35,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share, waits
+from diagnostics.checks.gates import QUEUE
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.gone_processes import GONE_PROCESSES
-from diagnostics.signals.outages import NOT_TAKEN
+from diagnostics.signals.outages import ERROR_ANSWERS, NOT_TAKEN
 from diagnostics.signals.settings import MAX_BATCH_SIZE, QUEUE_LIMIT
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import REQUESTS, SEQUENCE_BATCHING
@@ -59,23 +61,19 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    return _not_taken(ledger, subject) or _counted(ledger, subject)
+    return _not_taken(ledger, subject) or _answered_with_errors(ledger, subject) or _counted(ledger, subject)
 
 
 def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
-    """Return the finding that the server does not take what clients send; None where it is not seen, or is counted.
-
-    Clients do not record which of several versions answered: the newest one stands for all.
-    """
+    """Return the finding that the server does not take what clients send; None where it is not seen, or is counted."""
     refused = ledger.evidence.read(NOT_TAKEN, Subject(server=subject.server, model=subject.model))
     counted = ledger.evidence.read(FAILED_REQUESTS, subject).value or 0.0
     if not refused.value or not refused.events or counted >= ENOUGH_FAILURES.value:
         return None
-    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
-    if subject not in versions[-1:]:
+    if not _is_newest(ledger, subject):
         return None
-    if ledger.evidence.read(SEQUENCE_BATCHING, subject).value:
-        return None  # turns of a sequence that waits too long for a slot, or has ended, are refused alike
+    if ledger.evidence.read(SEQUENCE_BATCHING, subject).value and waits(ledger, subject, QUEUE):
+        return None  # turns of a sequence that waits too long for a slot are refused alike
     either, share = ledger.as_alternative(), refused.value / refused.events
     part = Reading.of(share, Unit.RATIO, refused.source, events=refused.events)
     if not either.compare("failed_requests", refused, ENOUGH_FAILURES):
@@ -90,7 +88,30 @@ def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
     )
 
 
+def _answered_with_errors(ledger: Ledger, subject: Subject) -> Fires | None:
+    """Return the finding that a model's answers are errors, which only clients see; None where none are known."""
+    errors = ledger.evidence.read(ERROR_ANSWERS, Subject(server=subject.server, model=subject.model))
+    if not errors.value or errors.value < ENOUGH_FAILURES.value or not _is_newest(ledger, subject):
+        return None
+    either = ledger.as_alternative()
+    either.compare("failed_requests", errors, ENOUGH_FAILURES)
+    found = _judge(either, subject, errors, "answers")
+    return found if isinstance(found, Fires) else None
+
+
+def _is_newest(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether it is the newest of a model's versions: clients do not record which of them answered."""
+    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
+    return subject in versions[-1:]
+
+
 def _as_taken(ledger: Ledger, subject: Subject) -> str:
+    if ledger.evidence.read(SEQUENCE_BATCHING, subject).value:
+        return (
+            f"read the error text that clients of {subject.model} get. Turns of sequences that have ended are refused: "
+            "raise max_sequence_idle_microseconds above the longest pause between two turns, and let each sequence "
+            "begin with its START flag"
+        )
     most = ledger.read(MAX_BATCH_SIZE, subject).value
     rows = f"at most {most:.0f} rows a request" if most else "rows"
     return (

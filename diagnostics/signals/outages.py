@@ -38,6 +38,11 @@ MOST_CLIENTS = 0.5
 # What a server answers to a request that it cannot take as it is: its rows, shapes, types, names or version. Errors of
 # authorization, rate and time (401, 403, 408, 429) are rather those of what is between clients and server.
 _NOT_TAKEN = frozenset({400, 404, 413, 415, 422})
+# What Triton answers where a model's answer is an error (TRITONSERVER_ERROR_INTERNAL). Requests under way at the ends
+# of a window are counted on one side only; more than a tenth that no client recorded may be who was counted instead.
+_INTERNAL = 500
+_AS_SUCCESSES = 0.8
+_UNRECORDED = 0.1
 # Runs of refusals that are less likely than this, where each request is refused by chance, are a stretch of time.
 _BY_CHANCE = 1e-3
 _SLACK = 1e-6
@@ -526,6 +531,23 @@ def _not_taken(view: ModelView) -> Reading:
     return Reading.of(float(sum(refused)), Unit.COUNT, CLIENT, events=len(sent))
 
 
+def _error_answers(view: ModelView) -> Reading:
+    """Return how many requests clients saw fail that the server counts as successes: the model's answers are errors.
+
+    Its count holds about all that clients sent, or what it did with these is not known.
+    """
+    source = STATISTICS if view.delta(STATISTICS) else METRICS
+    counted, servers = view.delta(source), len(view.window.servers)
+    sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at + r.seconds <= view.end]
+    if not sent or counted is None or servers > 1 or counted.resets or Counter.SUCCESS not in counted.values:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CLIENT)
+    failed = sum(request.code == _INTERNAL for request in sent)
+    others = counted.values[Counter.SUCCESS] - sum(request.ok for request in sent)
+    if not _AS_SUCCESSES * failed <= others <= failed + _UNRECORDED * len(sent):
+        return Reading.of(0.0, Unit.COUNT, CLIENT, events=len(sent))
+    return Reading.of(float(failed), Unit.COUNT, f"{CLIENT} and {source}", events=len(sent))
+
+
 # --- signals
 
 
@@ -603,6 +625,13 @@ NOT_TAKEN = _signal(
     "Requests that clients recorded as answered with HTTP 400, 404, 413, 415 or 422 while the model was there: the "
     "server does not take them, and counts none of them.",
     _not_taken,
+)
+ERROR_ANSWERS = _signal(
+    "error_answers",
+    Unit.COUNT,
+    "Requests that clients recorded as answered with HTTP 500, where the server counted them as successes: the answers "
+    "of the model are errors.",
+    _error_answers,
 )
 AWAY_WITH_ANOTHER = _signal(
     "away_with_another",

@@ -34,9 +34,10 @@ def seen(
     *more: Scrape,
     keys: Sequence[Key] = (("m", "1"),),
     away: range = range(0),
+    served: Did = SERVED,
     **config: object,
 ) -> Explanation:
-    story = [Did() if read in away else SERVED for read in range(READS)]
+    story = [Did() if read in away else served for read in range(READS)]
     scrapes = story_scrapes(dict.fromkeys(keys, story), configs={"m": model_config("m", max_batch_size=8, **config)})
     return explained(window_of([*scrapes, record(codes), *more]))
 
@@ -91,11 +92,28 @@ def test_requests_to_a_model_that_is_away_are_its_outage() -> None:
     ]
 
 
-def test_turns_of_a_sequence_are_refused_because_of_their_sequence() -> None:
-    """A turn whose sequence never got a slot, or ended for being idle, is refused like a request that is malformed."""
-    explanation = seen([200, 200, 400] * 75, sequence_batching={"max_sequence_idle_microseconds": 1_000_000})
+@pytest.mark.parametrize(("waits", "named"), [(0.0, True), (0.2, False)])
+def test_turns_of_sequences_that_have_ended_are_refused_where_none_waits_for_a_slot(waits: float, named: bool) -> None:
+    """A turn whose sequence never got a slot is refused like one whose sequence ended for being idle."""
+    batcher = {"max_sequence_idle_microseconds": 1_000_000}
+    explanation = seen(
+        [200, 200, 400] * 75, served=replace(SERVED, queue=waits, seconds=0.02 + waits), sequence_batching=batcher
+    )
 
-    assert not [one for one in failures(explanation) if one.startswith("request-failures")]
+    found = [one for one in explanation.actionable if one.check == "request-failures"]
+    assert bool(found) is named
+    assert explanation.verdict is not Verdict.HEALTHY
+    assert all(one.suggestion and "max_sequence_idle_microseconds" in one.suggestion.text for one in found)
+
+
+@pytest.mark.parametrize(("counted", "named"), [(15, True), (10, False), (30, False)])
+def test_answers_that_are_errors_are_failures_where_the_server_counts_them_as_successes(
+    counted: float, named: bool
+) -> None:
+    """Of 225 requests in 30 s a third are answered with 500; those that never arrived were answered by a proxy."""
+    explanation = seen([200, 200, 500] * 75, served=replace(SERVED, requests=counted))
+
+    assert bool([one for one in failures(explanation) if "answers errors for" in one]) is named
     assert explanation.verdict is not Verdict.HEALTHY
 
 
