@@ -378,12 +378,16 @@ def executions_take_turns(ledger: Ledger, subject: Subject) -> bool:
     """Return whether executions last longer beside others, as under a lock; one instance never shows it.
 
     Of several instances of which it was not measured, it costs confidence.
+
+    Raises:
+        Undecided: they do, where only a part of the window shows it: they may have become longer at that time.
+
     """
-    if (
-        ledger.evidence.read(OVERLAP_STRETCH, subject).value is None
-        and (ledger.evidence.read(INSTANCES, subject).value or 0.0) < 2
-    ):
+    stretch = ledger.evidence.read(OVERLAP_STRETCH, subject)
+    if stretch.value is None and (ledger.evidence.read(INSTANCES, subject).value or 0.0) < 2:
         return False
+    if stretch.value is not None and stretch.low is not None and stretch.low < STRETCHED.value <= stretch.value:
+        raise ledger.conflicting(OVERLAP_STRETCH)
     return ledger.ruled_out(OVERLAP_STRETCH, subject, STRETCHED, above=True)
 
 

@@ -37,6 +37,8 @@ _BUSIER = 1.3
 # that its line is short, and hardly longer in one read than in the next while the rate stays.
 _LINED_UP = 1.0
 
+# Times that vary by half their mean make such a ratio by chance, of reads with thirty each.
+_BY_CHANCE = 1.2
 # Executions of a third of the reads differ by a tenth for many reasons.
 _LONGER = 1.1
 # A rank correlation that chance gives one time in twenty.
@@ -113,9 +115,13 @@ def _from_occupancy(source: str) -> Read:
         middle = (view.start + view.end) / 2
         halves = ([one for one in many if (one[0].end <= middle) is first] for first in (True, False))
         least = _least_of([_full_and_not(half, source) for half in halves], source)
-        if least.estimated:  # one half alone may hold the change that made them longer
+        if least.value is None or not least.estimated:
+            return msgspec.structs.replace(least, estimated=True)
+        # What takes turns with so many others takes so many times as long at most.
+        if not _BY_CHANCE < least.value <= (INSTANCES.read(view).value or 0.0):
             return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
-        return msgspec.structs.replace(least, estimated=True)
+        # One half alone may hold the change that made them longer.
+        return msgspec.structs.replace(least, low=1.0)
 
     return read
 
@@ -255,4 +261,6 @@ OVERLAP_STRETCH = Signal(
         _of_one_server(_from_statistics, STATISTICS),
         *(_of_one_server(_from_occupancy(source), source) for source in (STATISTICS, METRICS)),
     ),
+    fix="trace all requests (rate=1), or run one instance alone under load: an execution that is shorter then waits "
+    "for what the instances share",
 )

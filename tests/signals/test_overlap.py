@@ -61,6 +61,19 @@ def runs(*, lock: bool, instances: int, rates: tuple[float, ...], seed: int = 1)
     return tuple(found)
 
 
+def pooled_runs(*, rates: tuple[float, ...], instances: int = 8, connections: int = 2, work: float = 0.06) -> list[Run]:
+    """Return executions that need one of a few connections; each of the rates holds for ten seconds, in turn."""
+    dice, now, found = random.Random(3), 0.0, list[Run]()
+    free, pool = [0.0] * instances, [0.0] * connections
+    while now < SECONDS:
+        now += dice.expovariate(rates[int(now / 10) % len(rates)])
+        lane, held = min(range(instances), key=free.__getitem__), min(range(connections), key=pool.__getitem__)
+        began = max(now, free[lane])
+        free[lane] = pool[held] = max(began, pool[held]) + work * dice.uniform(0.9, 1.1)
+        found.append(Run(ended=free[lane], arrived=now, began=began))
+    return found
+
+
 def counts(done: list[Run]) -> Counts:
     """Return the counters once these executions have ended."""
     infer, queue = sum(run.ended - run.began for run in done), sum(run.began - run.arrived for run in done)
@@ -207,6 +220,18 @@ def test_executions_that_are_shorter_for_a_while_are_no_lock(seed: int, away: tu
     executions = lengthened(runs(lock=False, instances=2, rates=(12.0, 20.0), seed=seed), (away,), 0.08)
 
     assert (OVERLAP_STRETCH.read(view_of(window(executions, 2), "safety")).value or 0.0) < 1.25
+
+
+def test_executions_that_are_longer_beside_others_in_one_half_only_leave_it_open() -> None:
+    """Two connections serve eight instances, which are all busy in the second half: then nothing differs any more."""
+    pooled = pooled_runs(rates=(*[31.0] * 6, *[38.0] * 6))
+    view = view_of(window(pooled, 8), "safety")
+    stretch = OVERLAP_STRETCH.read(view)
+
+    assert stretch.value is not None
+    assert stretch.value > 1.25
+    assert stretch.low == 1.0
+    assert not [one for one in explained(window(pooled, 8)).actionable if one.subject.model == "safety"]
 
 
 def test_a_stall_in_one_busy_read_is_no_lock() -> None:
