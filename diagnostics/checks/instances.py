@@ -14,6 +14,7 @@ from diagnostics.signals.arrivals import BURST_SIZE
 from diagnostics.signals.capacity import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
+from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.tails import SLOW_EXECUTION_SECONDS, TAIL, TYPICAL_EXECUTION_SECONDS
@@ -195,6 +196,26 @@ def instances_change(ledger: Ledger, subject: Subject, now: int, wanted: int) ->
     change = ConfigChange(model=subject.model or "", settings=(Setting(path="instance_group.count", value=to),))
     each = f" ({times} instances each: {now} to {to * times})" if times > 1 else ""
     return f"instance_group count of {subject.model} from {count} to {to}{each}", change
+
+
+def callers_wait(ledger: Ledger, subject: Subject, saved: Reading) -> Reading:
+    """Return what requests wait less for a model that holds its instances while it waits for the subject, per request
+    of the subject; 0 where none is known to call it.
+
+    As large a part of that model's queue goes as of the time for which its instances are held.
+    """
+    entry = ledger.entry_of(subject)
+    caller = Subject(server=subject.server, model=entry.caller) if entry is not None and entry.caller else None
+    around = ledger.entry_of(caller) if caller is not None else None
+    none = Reading.of(0.0, Unit.SECONDS, saved.source)
+    if entry is None or caller is None or around is None or min(entry.weight, around.weight) <= 0:
+        return none
+    held, queue = (ledger.evidence.read(signal, caller) for signal in (EXECUTION_SECONDS, QUEUE_SECONDS))
+    if not held.value or queue.value is None or saved.value is None:
+        return none
+    calls = entry.weight / around.weight
+    part = min(max(saved.value, 0.0) * calls / held.value, 1.0)
+    return Reading.of(queue.value * part / calls, Unit.SECONDS, queue.source, estimated=True)
 
 
 def _seconds(forecast: StageForecast) -> float:

@@ -75,7 +75,7 @@ from diagnostics.checks.instances import (
     with_more_of_the_resource,
 )
 from diagnostics.checks.shared_lock import in_turns, takes_turns, work_or_turns
-from diagnostics.evidence.capacity import IN_USE, is_rate_limited, may_take_turns
+from diagnostics.evidence.capacity import IN_USE, busy_while_waiting, is_rate_limited, may_take_turns
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.capacity import MOST_AT_ONCE, RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
@@ -138,7 +138,7 @@ def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
     unsure = may_take_turns(ledger.evidence, subject)
     saved = msgspec.structs.replace(saved, estimated=saved.estimated or unsure)
-    if not ledger.worthwhile("predicted_saving", subject, saved):
+    if not ledger.worthwhile("predicted_saving", subject, saved + callers_wait(ledger, subject, saved)):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     if unsure:
         return work_or_turns(ledger, subject, saved.value or 0.0)

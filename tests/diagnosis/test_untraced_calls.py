@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from diagnostics.anatomy.anatomy import Phase
@@ -39,6 +41,16 @@ def test_the_full_callee_is_the_cause_of_what_waits_for_its_caller() -> None:
     # Nearly all of the 0.447 s in the callee's queue, and with them of the 0.3 s in the caller's.
     assert finding.impact.share_of_latency > 0.8
     assert "guard" in finding.summary
+
+
+def test_a_callee_that_some_requests_need_is_the_cause_of_what_all_wait_for_its_caller() -> None:
+    """A quarter of the requests wait 0.66 s for it, a tenth of what all of them wait for its caller."""
+    caller = Stage("guard", rate=16, execution=0.244, queue=1.3, config=several("guard", 4))
+    found = explained(caller, replace(SAFETY, rate=4, execution=0.246, queue=0.66))
+
+    assert actionable(found) == [("single-instance-serialization", "safety")]
+    assert found.findings[0].impact.share_of_latency > 0.4
+    assert "guard, which calls it, waits as long" in found.findings[0].summary
 
 
 def test_callees_with_room_leave_the_caller_as_the_cause() -> None:
