@@ -33,7 +33,7 @@ from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quie
 from diagnostics.checks.entries import caller_of, stages_of
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.checks.instances import prediction, queue_of
-from diagnostics.evidence.capacity import stage_load
+from diagnostics.evidence.capacity import instances_busy, stage_load
 from diagnostics.evidence.ledger import WORTHWHILE_TIME, Ledger, Limit
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
@@ -86,7 +86,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="the queue is far shorter than batches take to gather")
     if not ledger.compare("queue_in_gathering", shares, MOST_OF_WINDOW, at_least=False):
         return Quiet(because="the queue is longer than the gathering of batches can make it")
-    if not ledger.at_most(INSTANCE_BUSY_SHARE, subject, BUSY):
+    if instances_busy(ledger.as_rival(), subject, BUSY):
         return Quiet(because="instances are busy: the queue is a line, not a window")
     return _without_window(ledger, subject)
 

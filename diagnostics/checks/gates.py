@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from diagnostics.checks.check import Quiet
-from diagnostics.evidence.capacity import DEVICE_FULL, STRETCHED, lost_instances
+from diagnostics.evidence.capacity import DEVICE_FULL, STRETCHED, instances_busy, lost_instances
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.callers import FRONTEND_BUSY, HANDLING_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT, ON_GPU
-from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
+from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.host import COPY_CPU, CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.inner_calls import FILLABLE_SHARE, MOSTLY_NESTED, NESTED_SHARE
@@ -407,7 +407,7 @@ BUSY_LANES = (
         "requests hardly wait for an instance",
     ),
     Gate(
-        lambda ledger, subject: not ledger.at_least(INSTANCE_BUSY_SHARE, subject, BUSY),
+        lambda ledger, subject: not instances_busy(ledger, subject, BUSY),
         "instances are idle while requests wait",
     ),
 )

@@ -35,7 +35,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, has_lost_instances, host_is_full
 from diagnostics.checks.instances import is_short
-from diagnostics.evidence.capacity import limiting
+from diagnostics.evidence.capacity import instances_busy, limiting
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -61,7 +61,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="an engine schedules its requests itself")
     if not ledger.at_least(QUEUE_SECONDS, subject, QUEUE):
         return Quiet(because="requests hardly wait")
-    if not ledger.at_most(INSTANCE_BUSY_SHARE, subject, BUSY):
+    if instances_busy(ledger.as_rival(), subject, BUSY):
         return Quiet(because="instances are busy: requests wait for them")
     if ledger.need(QUEUE_SECONDS, subject) <= ledger.need(BATCH_DELAY, subject):
         return Quiet(because="requests wait for the batching window")

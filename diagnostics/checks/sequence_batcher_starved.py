@@ -28,6 +28,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Check, CheckCase, Claim, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
+from diagnostics.evidence.capacity import instances_busy
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Scope, Subject
@@ -49,7 +50,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait")
     if not ledger.is_set(SEQUENCE_BATCHING, subject):
         return Quiet(because="no sequence batcher schedules it")
-    if ledger.as_rival().at_least(INSTANCE_BUSY_SHARE, subject, BUSY):
+    if instances_busy(ledger.as_rival(), subject, BUSY):
         return Quiet(because="the instances are busy: capacity is short, not slots")
     queue = ledger.read(QUEUE_SECONDS, subject)
     if not ledger.worthwhile("queue", subject, queue):

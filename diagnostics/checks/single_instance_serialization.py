@@ -67,6 +67,7 @@ from diagnostics.checks.instances import (
     UNEXPLAINED,
     Scaling,
     are_long_at_times,
+    callers_wait,
     expect_explained,
     instances_change,
     prediction,
@@ -146,7 +147,7 @@ def _with_more_instances(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def _finding(ledger: Ledger, subject: Subject, more: Scaling, forecast: StageForecast, saved: float) -> Fires:
-    queue, busy = ledger.need(QUEUE_SECONDS, subject), ledger.need(INSTANCE_BUSY_SHARE, subject)
+    queue, busy = ledger.need(QUEUE_SECONDS, subject), busy_while_waiting(ledger, subject).value or 0.0
     now, show = more.load.instances, Unit.SECONDS.show
     lanes = "one instance" if now == 1 else f"all {now} instances"
     shared = ""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, Span
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.capacity import LOST_INSTANCES, MOST_AT_ONCE, RATE_LIMIT, RATE_LIMIT_USE, ROUNDING
 from diagnostics.signals.device import ON_GPU
-from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE, WAITING_SECONDS
 from diagnostics.signals.flow import LOST_BEFORE_STAGE
 from diagnostics.signals.host import CPU_PER_LANE
+from diagnostics.signals.mix import RATE_SHIFT, SIZE_SHIFT
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, QUEUE_LIMIT
-from diagnostics.signals.signal import Missing, Scope, Subject
+from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE
 from diagnostics.tuning.queueing import StageLoad
 from diagnostics.units import Unit
+from diagnostics.window.onset import CHANGE_FACTOR
 
 # Counters hold no spread of execution times. GPU kernels and sleeping stages spread by about a tenth of their mean
 # (squared coefficient 0.01); a Python stage by up to its mean (1). A quarter of the mean squared lies between them.
@@ -29,8 +31,46 @@ def _refused(ledger: Ledger, subject: Subject) -> float:
     return max(ledger.read(LOST_BEFORE_STAGE, subject).value or 0.0, 0.0)
 
 
+def while_waiting(ledger: Ledger, subject: Subject) -> Span | None:
+    """Return the part of the window since requests wait for a model; None where they wait all along, or at times.
+
+    None also where more or larger requests came from one moment on: then the waits are that change's.
+    """
+    waiting, moments = ledger.evidence.read(WAITING_SECONDS, subject), ledger.evidence.moments(subject.server)
+    if waiting.value is None or not moments or _load_changed(ledger, subject):
+        return None
+    return moments[-1] - waiting.value, moments[-1]
+
+
+def _load_changed(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether the entry of a model gets half as many requests again from a moment on, or larger ones."""
+    entry = ledger.entry_of(subject)
+    ensemble = entry.ensemble if entry is not None else None
+    caller = entry.caller if entry is not None else ""
+    on = Subject(server=subject.server, model=None if ensemble else caller or subject.model, ensemble=ensemble)
+    return any((ledger.evidence.read(one, on).value or 0.0) >= CHANGE_FACTOR for one in (RATE_SHIFT, SIZE_SHIFT))
+
+
+def busy_while_waiting(ledger: Ledger, subject: Subject) -> Reading:
+    """Return how busy a model's instances are since requests wait for it: what was before says nothing of that."""
+    return ledger.evidence.read(INSTANCE_BUSY_SHARE, subject, while_waiting(ledger, subject))
+
+
+def instances_busy(ledger: Ledger, subject: Subject, limit: Limit) -> bool:
+    """Return whether a model's instances are as busy as a limit since requests wait for it.
+
+    Raises:
+        Undecided: how busy they are could not be read.
+
+    """
+    busy = busy_while_waiting(ledger, subject)
+    if busy.value is None or while_waiting(ledger, subject) is None:
+        return ledger.at_least(INSTANCE_BUSY_SHARE, subject, limit)
+    return ledger.compare(INSTANCE_BUSY_SHARE.name, busy, limit)
+
+
 def stage_load(ledger: Ledger, subject: Subject) -> StageLoad:
-    """Return what is offered to a stage and how it is scheduled now.
+    """Return what is offered to a stage, at least since requests wait for it, and how it is scheduled now.
 
     Raises:
         Undecided: the arrival rate, the service time or a setting could not be read.
@@ -43,6 +83,8 @@ def stage_load(ledger: Ledger, subject: Subject) -> StageLoad:
     if arrivals.value is None:
         raise Undecided(ARRIVAL_RATE.name, arrivals.missing or Missing.NOT_EXPORTED)
     offered = arrivals.value + _refused(ledger, subject) / arrivals.span if arrivals.span else arrivals.value
+    since = ledger.evidence.read(ARRIVAL_RATE, subject, while_waiting(ledger, subject))
+    offered += max((since.value or 0.0) - arrivals.value, 0.0)
     items = max(ledger.read(CLIENT_BATCH_SIZE, subject).value or 1.0, 1.0)
     return StageLoad(
         arrival_rate=offered * items,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 
-from diagnostics.signals.counting import absent, mean_of
+from diagnostics.signals.counting import ENOUGH_EVENTS, absent, mean_of
 from diagnostics.signals.settings import CONFIGURATION, INSTANCES, compute_seconds, one_request_per_execution
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, constant, fit
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, Delta, ModelView
 
 STATISTICS_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/stats"
 
@@ -113,6 +114,58 @@ INSTANCE_BUSY_SHARE = _model_signal(
     _busy_share,
     _busy_share_bound,
     fix=STATISTICS_FIX,
+)
+
+
+# A wait that is worth a change, where earlier requests hardly waited.
+_WAITS = 0.005
+# What is left of all queue time before requests began to wait is no wait of its own.
+_NEARLY_ALL = 0.9
+# A wait that is there for so long a part of the window is no burst.
+_LASTS = 1 / 3
+_FEWEST_STEPS = 4
+
+
+def _waiting_seconds(source: str) -> Read:
+    """Return a reader of the seconds up to the end of the span in which requests waited at each read, not before."""
+
+    def read(view: ModelView) -> Reading:
+        steps = [step for step in view.steps(source) if {Counter.SUCCESS, Counter.QUEUE_SECONDS} <= set(step.values)]
+        waiting = list(takewhile(_waits, reversed(steps)))
+        if not 0 < len(waiting) < len(steps) or len(view.tables(source)) != 1:
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, source)
+        seconds, requests, queued = (sum(map(of, waiting)) for of in (_seconds, _requests, _queued))
+        long = seconds >= _LASTS * view.seconds and len(waiting) >= _FEWEST_STEPS and requests >= ENOUGH_EVENTS
+        if not long or queued < _NEARLY_ALL * sum(map(_queued, steps)):
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, source)
+        return Reading.of(view.end - waiting[-1].start, Unit.SECONDS, source, events=requests)
+
+    return read
+
+
+def _waits(step: CounterStep) -> bool:
+    return _requests(step) > 0 and _queued(step) >= _WAITS * _requests(step)
+
+
+def _seconds(step: CounterStep) -> float:
+    return step.seconds
+
+
+def _requests(step: CounterStep) -> float:
+    return step.values[Counter.SUCCESS]
+
+
+def _queued(step: CounterStep) -> float:
+    return step.values[Counter.QUEUE_SECONDS]
+
+
+WAITING_SECONDS = _model_signal(
+    "waiting_seconds",
+    Unit.SECONDS,
+    "How long, up to the end of the window, requests have waited at each read, where they hardly waited before; "
+    "unknown where that is less than a third of it, or all of it.",
+    _waiting_seconds(STATISTICS),
+    _waiting_seconds(METRICS),
 )
 
 

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE, WAITING_SECONDS
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.tuning.service import DISPATCH_GAP
-from diagnostics.wire.records import BodyKind
-from tests.builders import Counts, Stage, SyntheticTriton, chain, model_config, view_of
+from diagnostics.window.view import ModelView
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import BodyKind, Scrape
+from tests.builders import (
+    SERVER,
+    START,
+    Counts,
+    Stage,
+    SyntheticTriton,
+    chain,
+    explained,
+    host_body,
+    model_config,
+    view_of,
+)
+from tests.builders_traffic import Did, reported, story_scrapes
 
 ONE = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 1}])
 TWO = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 2}])
+
+
+def hosts(seconds: int) -> list[Scrape]:
+    """Return samples of a host with room, two seconds apart."""
+    return [
+        Scrape(
+            server=SERVER,
+            kind=BodyKind.HOST,
+            at=START + at,
+            mono=START + at,
+            body=json.dumps(host_body(START + at, 0.2)).encode(),
+            name="",
+        )
+        for at in range(0, seconds + 1, 2)
+    ]
 
 
 def busy(stage: Stage, *without: BodyKind, reads: int = 13) -> float:
@@ -260,3 +290,32 @@ class TestInstances:
         window = SyntheticTriton(models=(Stage("m", rate=1, config=config),)).window()
 
         assert INSTANCES.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
+
+
+class TestSinceRequestsWait:
+    """A model that is hardly called at first, and then more than its one instance can do."""
+
+    IDLE, FULL = Did(), Did(requests=40, seconds=0.55, queue=0.5, infer=0.05)
+    CALM = Did(requests=10, infer=0.05)
+
+    def late(self, *story: Did, rest: Sequence[Did] = ()) -> ModelView:
+        return view_of(reported({("m", "1"): story, **({("n", "1"): rest} if rest else {})}, configs={"m": ONE}), "m")
+
+    def test_it_lasts_from_the_first_read_with_a_wait_to_the_end(self) -> None:
+        assert WAITING_SECONDS.read(self.late(*[self.IDLE] * 6, *[self.FULL] * 10)).value == 20
+        assert WAITING_SECONDS.read(self.late(*[self.CALM] * 6, *[self.FULL] * 10)).value == 20
+
+    def test_bursts_short_waits_and_those_of_all_the_window_are_none(self) -> None:
+        burst = [self.CALM, self.FULL]
+
+        assert WAITING_SECONDS.read(self.late(*burst * 8)).value is None
+        assert WAITING_SECONDS.read(self.late(*[self.CALM] * 13, *[self.FULL] * 3)).value is None
+        assert WAITING_SECONDS.read(self.late(*[self.FULL] * 16)).value is None
+
+    def test_instances_that_are_busy_since_requests_wait_are_the_cause(self) -> None:
+        """They are busy for five eighths of the window."""
+        story = {("m", "1"): [self.IDLE] * 6 + [self.FULL] * 10, ("n", "1"): [self.CALM] * 16}
+        found = explained(window_of([*story_scrapes(story, configs={"m": model_config("m")}), *hosts(32)]))
+
+        assert [(one.check, one.subject.model) for one in found.actionable] == [("single-instance-serialization", "m")]
+        assert "busy 100 % of the time" in found.actionable[0].summary
