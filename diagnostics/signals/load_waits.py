@@ -217,7 +217,7 @@ def _from_pending(entry: ModelView, steps: Sequence[CounterStep], loads: Sequenc
     for (before, _), (at, value) in pairwise(points):
         begun = [load.since for load in loads if load.since < at and before < load.at]
         sooner = [waiting for then, waiting in points if begun and then <= min(begun)]
-        during += max(value - max(usual, *sooner[-1:]), 0.0) * (at - before) if begun else 0.0
+        during += max(value - max([usual, *sooner[-1:]]), 0.0) * (at - before) if begun else 0.0
     waited = _how_many(during, steps, loads)
     return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
 

@@ -103,6 +103,16 @@ class TestLoads:
 
         assert LOAD_QUEUE_SHARE.read(view_of(window_of(read), "m")).missing is (None if known else Missing.STALE)
 
+    def test_a_load_that_began_before_the_first_read_is_waited_for_from_then_on(self) -> None:
+        log = logged(
+            'I0112 13:46:39.500000 1 model_lifecycle.cc:472] "loading: m:1"',
+            "I0112 13:46:43.500000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
+        )
+        story = [replace(BUSY, pending=8), Did(requests=20, infer=0.02, anew=True), *[BUSY] * 14]
+        view = view_of(window_of([*story_scrapes({KEY: story}), log]), "m")
+
+        assert HELD_SECONDS.read(view).value == pytest.approx(8 * 2 / 620)  # 8 wait for one read of 2 s
+
     def test_without_a_load_none_is_waited_for(self) -> None:
         view = view_of(reported({KEY: [BUSY] * 8}), "m")
 
