@@ -512,7 +512,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a model answers requests with errors",
-              "description": "The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as a success. Only the flow between stages and the ensemble's own failures show it. The server refuses requests with more rows than `max_batch_size`, another shape or a version that is gone. It does not count them. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as a success. Only clients, the flow between stages and the ensemble's own failures show it. The server refuses requests with more rows than `max_batch_size`, another shape or a version that is gone. It does not count them. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/request-failures.md"
             }
           },
