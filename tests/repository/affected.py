@@ -20,10 +20,15 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("diagnostics", "exporters", "dashboards", "deploy", "docs", "tests")
 # Hold for every change; `make check` looks at style, types and layers.
 ALWAYS = ("tests/repository/test_names.py",)
-# A check or a rule is found by walking its folder, so that nothing imports it.
+# A check, a rule or a kind of server is found by walking its folder, so that nothing imports it. Docstrings are pages.
+_PAGES = "tests/repository/test_prose.py"
 WALKED: Mapping[str, tuple[str, ...]] = {
-    "diagnostics/checks/": ("tests/checks/test_contract.py", "tests/checks/test_limits.py"),
-    "diagnostics/lint/rules/": ("tests/lint/test_rule_contract.py",),
+    "diagnostics/checks/": (
+        *("tests/checks/test_contract.py", "tests/checks/test_limits.py", "tests/diagnosis/test_undecided.py"),
+        *("tests/incidents/test_incidents.py", _PAGES),
+    ),
+    "diagnostics/lint/rules/": ("tests/lint/test_rule_contract.py", _PAGES),
+    "diagnostics/wire/servers/": ("tests/collect/test_server_kinds.py", "tests/promql/test_other_servers.py"),
 }
 # Their tests start servers, browsers or clusters, take minutes, or measure time.
 LEFT_OUT = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -59,6 +60,8 @@ def test_what_would_begin_too_late_is_left_out(tmp_path: Path) -> None:
     ends = {}
     for name, seconds in (("over", "-1"), ("left", "100")):
         environment = {SECONDS: seconds, "PYTHONPATH": str(ROOT)}
-        ends[name] = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+        ends[name] = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
-    assert ends == {"over": 0, "left": 1}
+    assert {name: done.returncode for name, done in ends.items()} == {"over": 0, "left": 1}
+    assert re.search(r"no time for 1 tests: .venv/bin/pytest -q \S*test_one\.py\n", ends["over"].stdout)
+    assert "no time" not in ends["left"].stdout
