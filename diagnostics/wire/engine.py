@@ -23,6 +23,10 @@ from diagnostics.wire.servers.kind import ServerKind
 class EngineSample:
     """One read of an engine's state: its last iteration at that moment. None is what was not said.
 
+    A page may also tell what these follow from: `queued` (requests waiting that it does not hold yet), `most_active`
+    (requests that it can hold), `kv_share` (of `kv_blocks`, 0 to 1), `kv_tokens` or `kv_pages` and `page_tokens` (size
+    of the KV cache), `prefix_misses`.
+
     Attributes:
         at: Unix seconds.
         active: requests that the engine holds, scheduled or not.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,11 @@ from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.window.points import Counter
 from diagnostics.window.view import METRICS
 from diagnostics.window.window import window_of
+from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.servers.catalogue import kinds_of, named, server_kinds
+from diagnostics.wire.servers.kind import ServerKind
 from docs.servers_table import deciding
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover
@@ -33,6 +35,10 @@ UNREAD = {
     "prometheus": "prometheus+http://",
 }
 OPTIONS = SourceOptions(timeout=2.0)
+# What a kind can state of an engine: the fields of a sample, and what these follow from.
+MEANINGS = {field.name for field in fields(EngineSample)} - {"at", "static_batching"} | {
+    *("queued", "most_active", "kv_share", "kv_tokens", "kv_pages", "page_tokens", "prefix_misses"),
+}
 
 
 def test_there_is_a_page_for_every_kind() -> None:
@@ -62,6 +68,19 @@ def test_there_is_a_page_for_every_kind() -> None:
 )
 def test_a_page_is_named_for_what_it_is(name: str, kinds: str) -> None:
     assert named(ExpositionReader().read(PAGES[name]).layout) == kinds
+
+
+@pytest.mark.parametrize("kind", [kind for kind in server_kinds() if kind.is_read], ids=lambda kind: kind.name)
+def test_what_a_kind_states_is_known(kind: ServerKind) -> None:
+    """A meaning that is misspelt would be read of no page, or stop the reading of one."""
+    typed = {meaning for _, values in kind.typed_gauges.values() for meaning in values.values()}
+    limits = {meaning for labels in kind.limits.values() for meaning in labels.values()}
+
+    assert not {*kind.gauges.values(), *kind.behind.values(), *kind.constants, *typed, *limits} - MEANINGS
+    assert not set(kind.requests.values()) - set(Counter)
+    assert kind.has_api or "success" in kind.requests.values(), (
+        f"no series counts requests of {kind.name}: state one in `requests`, as no model of it is found without"
+    )
 
 
 @pytest.mark.parametrize("name", UNREAD)

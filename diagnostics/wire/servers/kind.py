@@ -62,14 +62,15 @@ class ServerKind:
         prefixes: how names of families begin that no other kind exports.
         marks: whole names of series that no other kind exports, where it has no prefix of its own.
         never: names of series that show that a page with its marks is another kind's.
-        gauges: family -> what it means in an `EngineSample`.
+        gauges: family -> what it means in an `EngineSample` (`diagnostics.wire.engine`), of series with `model_label`.
         typed_gauges: family -> the label that says what a series is, and its values -> what they mean.
         limits: info family -> label -> what it means in an `EngineSample`.
         constants: what is the same for every server of this kind.
         behind: of a server in front of others, gauges of a limit of one of them -> what it means in an `EngineSample`.
         shows_behind: of such a server, a family and the label by which it has a series for each server behind it.
-        requests: series -> which counter it adds to.
-        tokens_seen: series, or family of a histogram -> what it measures of tokens.
+        requests: series -> which `Counter` (`diagnostics.window.points`) it adds to; without `success`, no model is
+            found.
+        tokens_seen: series, or family of a histogram -> what it measures of tokens, as `FIRST_TOKEN`.
         errors: series of failed requests -> the label with the HTTP status; empty where all are failures.
         failed: values of that label that mean a failure of the server, where it is no HTTP status.
         stored: patterns of the names that are read from a store; of a kind that is not read, one that shows it.
