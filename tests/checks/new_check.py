@@ -104,8 +104,11 @@ def drafts(identifier: str, layer: Layer) -> dict[Path, str]:
     if check.exists():
         raise ValueError(f"{check.relative_to(ROOT)} exists")
     designed = ROOT / "tests/checks/designed.py"
-    opening = re.compile(rf'(Layer\.{layer.name}: (?:"""\n {{8}}|"))')
-    text, found = opening.subn(rf"\g<1>{identifier} ", designed.read_text("utf-8"), count=1)
+    # On a line of its own where the layer's ids fill several lines: they may be full.
+    opening = re.compile(rf'(Layer\.{layer.name}: (?:"""(\n {{8}})|"))')
+    text, found = opening.subn(
+        lambda match: f"{match[0]}{identifier}{match[2] or ' '}", designed.read_text("utf-8"), count=1
+    )
     if not found:
         raise ValueError(f"{designed.relative_to(ROOT)} has no line of Layer.{layer.name}")
     return {check: _TEMPLATE.replace("Layer.LAYER", f"Layer.{layer.name}"), designed: text}
@@ -124,7 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path, text in written.items():
         path.write_text(text, "utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
-    print(f"next: write each line with {TEMPLATE_MARK!r}, then make generate and make quick")
+    print(f"next: write each line with {TEMPLATE_MARK!r}; then make generate, make quick")
+    print("what a check can read: .venv/bin/python -m tests.signals.named WORD")
     return 0
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.new_check import ROOT, TEMPLATE_MARK, main
+from diagnostics.checks.check import Layer
+from tests.checks.designed import DESIGNED
+from tests.checks.new_check import ROOT, TEMPLATE_MARK, drafts, main
 
 FOLDERS = ("diagnostics", "exporters", "rules", "docs")
 TESTS = ("tests/checks/test_contract.py", "tests/checks/test_limits.py", "tests/diagnosis/test_undecided.py")
@@ -66,6 +68,16 @@ def test_a_check_that_is_filled_in_passes(copy: Path) -> None:
 
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_an_id_is_added_to_its_layer_on_a_line_that_is_short_enough(layer: Layer) -> None:
+    (text,) = (text for path, text in drafts("queue-for-nothing", layer).items() if path.name == "designed.py")
+    written: dict[str, dict[str, Layer]] = {}
+    exec(text, written)
+
+    assert written["DESIGNED"] == {**DESIGNED, "queue-for-nothing": layer}
+    assert max(map(len, text.splitlines())) <= 120
 
 
 @pytest.mark.parametrize("name", ["", "one", "Not-An-Id", "../x-y", "queue-rejections"])
