@@ -107,9 +107,12 @@ def test_a_limit_that_moves_by_a_fifth_is_noticed(check: RegisteredCheck, name: 
     factors, why = UNNOTICED.get((check.id, name), ((), ""))
     if by in factors:
         pytest.skip(why)
+    limit = check.check.limits[name].value
     with moved(check.check.limits[name], by):
         assert not all(holds(claim) for claim in claims(check.id)), (
-            f"no case of {check.id} is within a fifth of the limit {name}: put one at 0.93 and one at 1.07 of it"
+            f"no case of {check.id} is within a fifth of the limit {name}: put one at 0.93 and one at 1.07 of it, "
+            f"or add a line to tests/checks/limit_pairs.py, as: {check.id} {name} SIGNAL {0.93 * limit:g} fires "
+            f"{1.07 * limit:g} quiet"
         )
 
 
