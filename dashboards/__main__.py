@@ -41,8 +41,9 @@ def main() -> int:
     wanted = files(requested.runbooks)
     stale = [path for path, body in wanted.items() if not path.exists() or path.read_text() != body]
     stray = sorted(set(FOLDER.glob("*.json")) - set(wanted))
+    done = "stale, run make generate" if requested.check else "updated"
     for path in (*stale, *stray):
-        sys.stdout.write(f"{path.relative_to(FOLDER.parent)} is stale\n")
+        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
     if requested.check:
         return int(bool(stale or stray))
     for path in stale:

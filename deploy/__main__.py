@@ -78,8 +78,9 @@ def main() -> int:
     wanted = files()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     stray = sorted(set(PLAIN.glob("*/*.yaml")) - set(wanted))
+    done = "stale, run make generate" if check else "updated"
     for path in (*stale, *stray):
-        sys.stdout.write(f"{path.relative_to(FOLDER.parent)} is stale\n")
+        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
     if check:
         return int(bool(stale or stray))
     _write({path: wanted[path] for path in stale}, stray)

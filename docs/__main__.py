@@ -44,8 +44,9 @@ def main() -> int:
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is stale")
     check = options.parse_args().check
     changed = stale()
+    done = "stale, run make generate" if check else "updated"
     for path, text in changed.items():
-        sys.stdout.write(f"{path.relative_to(FOLDER.parent)} is stale\n")
+        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
