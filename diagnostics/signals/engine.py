@@ -260,9 +260,9 @@ def _preempted(engine: EngineReads, view: ModelView) -> Reading:
 
 def _prefix_hits(engine: EngineReads, _: ModelView) -> Reading:
     stated = [
-        (read.prefix_asked, read.prefix_hits)
+        (read.prefix_queries, read.prefix_hits)
         for read in engine.samples
-        if read.prefix_asked is not None and read.prefix_hits is not None
+        if read.prefix_queries is not None and read.prefix_hits is not None
     ]
     if len(stated) < 2:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)

@@ -45,7 +45,7 @@ class EngineSample:
         iteration_seconds: what the last iteration took.
         tokens_at_once: tokens that a request with a draft got in it, on average: the accepted ones and one more.
         draft_share: share of it in which tokens were drafted.
-        prefix_asked, prefix_hits: what was looked up in its prefix cache so far, and what of it was there: tokens, or
+        prefix_queries, prefix_hits: what was looked up in its prefix cache so far, and what of it was there: tokens, or
             blocks.
         static_batching: whether batches are formed once and run to their end (`V1`).
 
@@ -71,7 +71,7 @@ class EngineSample:
     iteration_seconds: float | None = None
     tokens_at_once: float | None = None
     draft_share: float | None = None
-    prefix_asked: float | None = None
+    prefix_queries: float | None = None
     prefix_hits: float | None = None
     static_batching: bool = False
 
@@ -250,7 +250,7 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
     missed = known.pop("prefix_misses", None)
     if missed is not None:
         # A counter that was never raised is not exported.
-        known["prefix_asked"] = missed + known.setdefault("prefix_hits", 0.0)
+        known["prefix_queries"] = missed + known.setdefault("prefix_hits", 0.0)
     _complete_capacity(known)
     share = known.pop("kv_share", None)
     if share is not None and "kv_blocks" in known:

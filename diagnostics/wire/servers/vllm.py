@@ -19,7 +19,7 @@ KIND = ServerKind(
         "vllm:kv_cache_usage_perc": "kv_share",
         "vllm:gpu_cache_usage_perc": "kv_share",  # its name in V0
         "vllm:num_preemptions_total": "preempted",
-        "vllm:prefix_cache_queries_total": "prefix_asked",
+        "vllm:prefix_cache_queries_total": "prefix_queries",
         "vllm:prefix_cache_hits_total": "prefix_hits",
         names.NIM_SLOTS: "slots",  # NIM 2 adds it
     },
