@@ -15,6 +15,7 @@ from diagnostics.signals.capacity import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.dispersion import EXECUTION_DISPERSION, UNDISTURBED_EXECUTION_SHARE
 from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.recounts import FEWER_INSTANCES_QUEUE, most_of, recounts
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.tails import SLOW_EXECUTION_SECONDS, TAIL, TYPICAL_EXECUTION_SECONDS
@@ -196,6 +197,30 @@ def instances_change(ledger: Ledger, subject: Subject, now: int, wanted: int) ->
     change = ConfigChange(model=subject.model or "", settings=(Setting(path="instance_group.count", value=to),))
     each = f" ({times} instances each: {now} to {to * times})" if times > 1 else ""
     return f"instance_group count of {subject.model} from {count} to {to}{each}", change
+
+
+def when_taken_away(ledger: Ledger, subject: Subject) -> Fires | None:
+    """Return the finding that requests wait while instances are taken away that come back; None without such a time."""
+    waits = ledger.evidence.read(FEWER_INSTANCES_QUEUE, subject)
+    if not waits.value or ledger.evidence.is_engine(subject):
+        return None
+    if not ledger.as_alternative().worthwhile(FEWER_INSTANCES_QUEUE.name, subject, waits):
+        return None
+    found = recounts(ledger.evidence.changes(subject.server), subject.model or "")
+    least, most, now = min(min(one.before, one.after) for one in found), most_of(found), found[-1].after
+    words, change = instances_change(ledger, subject, now, most) if now < most else ("", None)
+    return Fires(
+        summary=f"the number of instances of {subject.model} was changed {len(found)} times, between {least} and "
+        f"{most}: requests wait while there are fewer than {most}, {Unit.SECONDS.show(waits.value)} each on average "
+        "over the window, and hardly at other times",
+        claims=(Claim(stage=subject.model or "", phase=Phase.QUEUE, seconds=waits.value),),
+        saved_seconds=waits.value,
+        suggestion=Suggestion(
+            text=f"stop what takes instances of {subject.model} away: its queue is empty because they are there"
+            + (f"; raise {words}" if words else ""),
+            change=change,
+        ),
+    )
 
 
 def callers_wait(ledger: Ledger, subject: Subject, saved: Reading) -> Reading:

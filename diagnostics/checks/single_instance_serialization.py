@@ -4,6 +4,7 @@
 Requests wait for an instance (queue time) while that model's instances are nearly always busy and the device has
 headroom. Instance utilization comes from the batch statistics. Or executions use up a resource of the rate limiter
 (`rate_limiter` in `instance_group`) while instances idle. Or executions take longer next to others than alone.
+Or instances are taken away and added again and again, and requests wait only while there are fewer.
 
 ## Means
 Each instance serves one request, or one batch, at a time, and there are too few instances. Usually there is one. Every
@@ -73,6 +74,7 @@ from diagnostics.checks.instances import (
     prediction,
     queue_of,
     scaling,
+    when_taken_away,
     with_more_of_the_resource,
 )
 from diagnostics.checks.shared_lock import in_turns, takes_turns, work_or_turns
@@ -112,6 +114,8 @@ CHECK = Check(
 
 def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     """Decide for one model version."""
+    if found := when_taken_away(ledger, subject):
+        return found
     if is_rate_limited(ledger.evidence, subject):
         return with_more_of_the_resource(ledger, subject)
     if takes_turns(ledger, subject):

@@ -34,6 +34,7 @@ from diagnostics.diagnosis.undecided import (
 from diagnostics.evidence.coverage import MOST_JUDGED
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.recounts import FEWER_INSTANCES_QUEUE
 from diagnostics.signals.signal import Missing, Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import ServerChange
@@ -135,6 +136,8 @@ class Explanation:
 _ABOUT_LOADS = frozenset({"cold-start", "model-reload-stall", "model-unavailable", "version-regression"})
 # What fails in the round of the change is on neither side.
 _ABOUT_FAILURES = frozenset({"execution-hung", "request-failures"})
+# What shows only over several changes.
+_ABOUT_CHANGES = FEWER_INSTANCES_QUEUE.name
 # Verdicts that say whether something is wrong.
 _JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.NO_CLEAR_CAUSE})
 
@@ -215,7 +218,8 @@ def _spanning(whole: Explanation, before: Explanation, after: Explanation) -> It
     """Yield the findings of the whole window that neither side can hold."""
     known = {one.id for side in (before, after) for one in side.findings}
     for found in whole.actionable:
-        if found.check in _ABOUT_LOADS or (found.check in _ABOUT_FAILURES and found.id not in known):
+        over_all = found.check in _ABOUT_FAILURES or any(line.signal == _ABOUT_CHANGES for line in found.evidence)
+        if found.check in _ABOUT_LOADS or (over_all and found.id not in known):
             yield found
 
 
