@@ -27,9 +27,11 @@ def test_the_cause_is_named_and_no_other(story: Story) -> None:
 
     if story.cause:
         assert actionable, (explanation.verdict, explanation.reason)
-        assert actionable[0].check in story.cause
+        first, summary = actionable[0].check, actionable[0].summary
+        assert first in story.cause, f"{first} claims its time: {summary}"
         assert story.model in (None, actionable[0].subject.model)
-    assert not {finding.check for finding in actionable} & set(story.never)
+    claimed = {finding.check: finding.summary for finding in actionable if finding.check in story.never}
+    assert not claimed, f"tests/incidents/{story.name}.toml has another cause; rule it out"
     assert not actionable or ANYTHING not in story.never, actionable[0].summary
     assert not story.verdicts or explanation.verdict in story.verdicts, explanation.reason
     assert explanation.verdict not in story.never_verdicts
