@@ -78,6 +78,7 @@ def test_what_a_kind_states_is_known(kind: ServerKind) -> None:
 
     assert not {*kind.gauges.values(), *kind.behind.values(), *kind.constants, *typed, *limits} - MEANINGS
     assert not set(kind.requests.values()) - set(Counter)
+    assert kind.model_label in (names.SERVE_MODEL, names.MODEL)
     assert kind.has_api or "success" in kind.requests.values(), (
         f"no series counts requests of {kind.name}: state one in `requests`, as no model of it is found without"
     )

@@ -58,7 +58,7 @@ class ServerKind:
         name: what its users call it.
         restarts: what to restart where one of its options changes; by default itself.
         page: port and path of its page, unless it is configured otherwise.
-        model_label: the label that names the model.
+        model_label: the label that names the model: `model_name` or `model`, as signals look for no other.
         prefixes: how names of families begin that no other kind exports.
         marks: whole names of series that no other kind exports, where it has no prefix of its own.
         never: names of series that show that a page with its marks is another kind's.
