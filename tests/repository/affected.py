@@ -18,16 +18,15 @@ from tests.repository.deadline import SECONDS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("diagnostics", "exporters", "dashboards", "deploy", "docs", "tests")
-# Hold for every change; `make check` looks at style, types and layers.
-ALWAYS = ("tests/repository/test_names.py",)
-# A check, a rule or a kind of server is found by walking its folder, so that nothing imports it. Docstrings are pages.
-_PAGES = "tests/repository/test_prose.py"
+# Hold for every change, in seconds; `make check` looks at style, types and layers.
+ALWAYS = ("tests/repository/test_names.py", "tests/repository/test_prose.py")
+# A check, a rule or a kind of server is found by walking its folder, so that nothing imports it.
 WALKED: Mapping[str, tuple[str, ...]] = {
     "diagnostics/checks/": (
         *("tests/checks/test_contract.py", "tests/checks/test_limits.py", "tests/diagnosis/test_undecided.py"),
-        *("tests/incidents/test_incidents.py", _PAGES),
+        "tests/incidents/test_incidents.py",
     ),
-    "diagnostics/lint/rules/": ("tests/lint/test_rule_contract.py", _PAGES),
+    "diagnostics/lint/rules/": ("tests/lint/test_rule_contract.py",),
     "diagnostics/wire/servers/": ("tests/collect/test_server_kinds.py", "tests/promql/test_other_servers.py"),
 }
 # Their tests start servers, browsers or clusters, take minutes, or measure time.
@@ -77,7 +76,7 @@ def affected(changed: Iterable[str], imported_by: Mapping[str, set[str]]) -> lis
     for folder, tests in WALKED.items():
         if any(name.startswith(folder) for name in changed):
             near |= dict.fromkeys(tests, 0)
-    near |= dict.fromkeys(ALWAYS, 0)
+    near |= dict.fromkeys(ALWAYS, -1)
     tests = (name for name in near if name.rpartition("/")[2].startswith("test_") and not name.startswith(LEFT_OUT))
     return sorted(tests, key=lambda name: (near[name], name))[:MOST_FILES]
 
