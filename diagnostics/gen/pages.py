@@ -113,6 +113,25 @@ RUNBOOKS: Mapping[str, Runbook] = {
             "Split a large fleet among several services: `fleet.workers`.",
         ),
     ),
+    "service-fault": Runbook(
+        meaning="A part of the diagnosis service has failed for a quarter of an hour: `deliver`, `discovery`, `fleet`, "
+        "`history` or `reload`.",
+        impact="Verdicts are still made. What the part does is missing: messages to receivers, found servers, the "
+        "fleet's page, the history, or new settings. Messages and writes wait, and are made up for.",
+        diagnosis=(
+            "Open the service's page, or `curl -s http://HOST:9177/api/v1/state | jq .faults`. Each fault says what "
+            "fails, why, and since when.",
+            "Search the service's log for the same words.",
+        ),
+        mitigation=(
+            "`deliver`: check the receiver's address, credentials and network path.",
+            "`discovery`: check the source's address and rights. If servers are left out, raise "
+            "`discovery.max_servers`.",
+            "`fleet`: check the database. If two processes have one `fleet.worker`, stop one of them.",
+            "`history`: free space on the disk, or make the database reachable.",
+            "`reload`: correct the settings and reload: `kill -HUP`. Until then, the former settings apply.",
+        ),
+    ),
     "targets-absent": Runbook(
         meaning="Prometheus has no sample of the diagnosis service. It is down, not scraped, or watches no server.",
         impact="Until then, no alert on a cause can fire.",

@@ -16,9 +16,13 @@ CHECK_UNKNOWN = "diag_check_unknown"
 # Reasons that pass by themselves: an idle model, a short window, a restart.
 _PASSING = (Missing.IDLE, Missing.TOO_FEW_EVENTS, Missing.RESET)
 
+PART_FAULTS = "diag_part_faults"
+# The others need nobody, or have an alert of their own: a clock that was set, full connections, late verdicts.
+_ACTIONABLE = ("deliver", "discovery", "fleet", "history", "reload")
 EVALUATION_LATE = "diag_evaluation_late"
 _SERVER = {"server": "triton-0:8002"}
 _DEPLOYMENT = {"deployment": "chat"}
+_FAULT, _OTHER_FAULT = {"part": "history"}, {"part": "evaluate"}
 _UNDECIDED = {"check": "gpu-saturated", "reason": Missing.NOT_EXPORTED.value}
 _PASSES = {"check": "gpu-saturated", "reason": Missing.IDLE.value}
 
@@ -76,6 +80,24 @@ META_ALERTS = (
             bad="1",
             good="0",
             silent={series(EVALUATION_LATE, _DEPLOYMENT): "0"},
+        ),
+    ),
+    Alert(
+        id="service-fault",
+        group=META_GROUP,
+        expr=f'{PART_FAULTS}{{part=~"{"|".join(_ACTIONABLE)}"}} > 0',
+        hold_minutes=15,
+        severity="warning",
+        summary=f"a part of the diagnosis service fails: {label('part')}",
+        description="Verdicts go on, but something around them does not work: alerts are not delivered, the history is "
+        "not written, servers are not found, or new settings are not in use. The service's page says what, and why.",
+        situations=plain_situations(
+            _FAULT,
+            series(PART_FAULTS, _FAULT),
+            hold=15,
+            bad="1",
+            good="0",
+            silent={series(PART_FAULTS, _FAULT): "0", series(PART_FAULTS, _OTHER_FAULT): "1"},
         ),
     ),
     Alert(

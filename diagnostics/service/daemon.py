@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from diagnostics.errors import UsageError
 from diagnostics.service.component import Component
 from diagnostics.service.discovery import Discovery
+from diagnostics.service.own.metrics import FaultPart
 from diagnostics.service.service import Service
 from diagnostics.settings.load import Loaded
 
@@ -95,7 +96,7 @@ class Daemon:
             log.info("settings read anew")
         except UsageError as error:
             self._service.metrics.errors.labels("reload").inc()
-            self._service.metrics.faults.failed(_RELOADING, str(error))
+            self._service.metrics.faults.failed(_RELOADING, str(error), FaultPart.RELOAD)
             log.warning("the settings stay as they were: %s", error)
         tell_systemd("READY=1")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 from typing import NamedTuple
@@ -84,6 +85,7 @@ class Deployment:
         self.objective, self._blind_spots, self._metrics, self._awake = objective, blind_spots, metrics, awake
         self._addresses = addresses
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
+        self._held_back: Arrival | None = None
         self._bytes, self._lock = 0, threading.Lock()
         self.latest: float | None = None
         self.ended = False
@@ -122,15 +124,23 @@ class Deployment:
         """Move what arrived into the window; return whether it makes another verdict than the last one.
 
         Failed reads do while the window holds counters of before, which show what is missing: then the last verdict
-        names the outage, and stays. What takes longer than a second is left for the next time: more may arrive
-        meanwhile than can be taken in.
+        names the outage, and stays.
+
+        What takes longer than a second is left for the next time: more may arrive meanwhile than can be taken in. So is
+        a round that failed after another one did, if no server answered in between. Where verdicts are late, such
+        rounds wait together. One verdict on all of them would open no incident, or see nothing of before.
         """
         fresh, until = False, time.thread_time() + _SECONDS_AT_ONCE
-        while time.thread_time() < until:
-            try:
-                arrival = self._inbox.get_nowait()
-            except Empty:
-                break
+        failed: float | None = None
+        while time.thread_time() < until and (arrival := self._next()) is not None:
+            if isinstance(arrival, Scrape):
+                if answered((arrival,)):
+                    failed = None
+                elif arrival.body is None:
+                    failed = arrival.mono if failed is None else failed
+                if fresh and failed is not None and arrival.mono - failed >= self.interval:
+                    self._held_back = arrival
+                    break
             self._hold(-_size(arrival))
             if isinstance(arrival, Scrape):
                 self._window.add(arrival)
@@ -142,6 +152,19 @@ class Deployment:
             else:
                 self._window.add_spans(*arrival)
         return fresh
+
+    def _next(self) -> Arrival | None:
+        """Return what arrived first, and was not taken in; None when that is nothing."""
+        arrival, self._held_back = self._held_back, None
+        if arrival is None:
+            with suppress(Empty):
+                arrival = self._inbox.get_nowait()
+        return arrival
+
+    @property
+    def behind(self) -> bool:
+        """Whether something is left that arrived."""
+        return self._held_back is not None or not self._inbox.empty()
 
     def _shows_more(self, arrival: Scrape) -> bool:
         """Return whether a verdict is to be made for a scrape: not where it and the window hold no counters."""

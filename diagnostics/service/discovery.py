@@ -20,7 +20,7 @@ from diagnostics.service.found_servers import (
     served_by,
 )
 from diagnostics.service.listening import parse_listen
-from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics
 from diagnostics.service.plan import options_of
 from diagnostics.service.service import Service
 from diagnostics.settings.tree import (
@@ -198,7 +198,7 @@ class Follower:
     def _fail(self, reason: str) -> None:
         if not self._stopped.is_set():
             self._metrics.errors.labels("discovery").inc()
-            self._metrics.faults.failed(self._finding, reason)
+            self._metrics.faults.failed(self._finding, reason, FaultPart.DISCOVERY)
 
     def _take(self, listed: TargetList) -> None:
         found = [found_server(target, self.name, self.settings) for target in listed.targets]
@@ -208,7 +208,7 @@ class Follower:
         self._metrics.discovered.labels(self.name).set(len(found))
         self._metrics.discovery_refused.labels(self.name).set(listed.refused_count)
         if listed.refused_count:
-            self._metrics.faults.failed(self._entries, "; ".join(lines_of_refused(listed)))
+            self._metrics.faults.failed(self._entries, "; ".join(lines_of_refused(listed)), FaultPart.DISCOVERY)
         else:
             self._metrics.faults.works(self._entries)
         if found != self.found:
@@ -302,7 +302,7 @@ class Discovery:
                 self._watch()
             except DiagError as error:
                 self._metrics.errors.labels("discovery").inc()
-                self._metrics.faults.failed(_PLAN, str(error))
+                self._metrics.faults.failed(_PLAN, str(error), FaultPart.DISCOVERY)
             except Exception:
                 self._metrics.errors.labels("discovery").inc()
                 log.exception("watching found servers")
@@ -326,7 +326,7 @@ class Discovery:
         self._service.take_up(ready, dict(groups), settled=settled)
         if left_out:
             what = f"{left_out:,} servers are left out: discovery.max_servers is {discovery.max_servers:,}"
-            self._metrics.faults.failed(_PLAN, what)
+            self._metrics.faults.failed(_PLAN, what, FaultPart.DISCOVERY)
         else:
             self._metrics.faults.works(_PLAN)
 

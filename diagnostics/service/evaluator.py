@@ -11,7 +11,7 @@ from contextlib import suppress
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.log_lines import LoggedEvent, log_event
 from diagnostics.service.own.lags import late_after
-from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics
 from diagnostics.service.state import Evaluation, EvaluationConsumer, StateBoard
 from diagnostics.signals.signal import Scope
 from diagnostics.units import span
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 STEP = 0.5
 # How long it is told of; whoever looks at the times of the last hours has to know.
 REPORTED_FOR = 3600.0
-_PART, _WHAT = "clock", "keeping the time of day"
+_WHAT = "keeping the time of day"
 
 
 class ClockWatch:
@@ -38,9 +38,9 @@ class ClockWatch:
         self._offset = now - steady
         if abs(step) > STEP:
             self._stepped = steady
-            self._metrics.errors.labels(_PART).inc()
+            self._metrics.errors.labels(FaultPart.CLOCK.value).inc()
             way = f"the clock was set {'ahead' if step > 0 else 'back'} by {abs(step):.1f} s"
-            self._metrics.faults.failed(_WHAT, way)
+            self._metrics.faults.failed(_WHAT, way, FaultPart.CLOCK)
             log.warning("%s; dates before and after it do not fit together", way)
         elif steady - self._stepped > REPORTED_FOR:
             self._metrics.faults.works(_WHAT)
@@ -90,7 +90,7 @@ class LateEvaluations:
         if waited <= limit:
             return
         way = f"evaluation is late: new data has waited {span(waited)} for a verdict, limit {span(limit)}"
-        self._metrics.faults.failed(_evaluating(name), way)
+        self._metrics.faults.failed(_evaluating(name), way, FaultPart.EVALUATE)
         with self._lock:
             known = name in self._late
             self._late.add(name)
@@ -186,7 +186,10 @@ class Evaluator:
             self._forget(deployment)
             self._tell(deployment.last())
             return
-        if not deployment.take_in():
+        fresh = deployment.take_in()
+        if deployment.behind:
+            self.notify(deployment)
+        if not fresh:
             self._settle(deployment)
             return
         with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:

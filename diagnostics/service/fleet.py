@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service.fleet_rows import FleetRow, FleetRows
+from diagnostics.service.own.metrics import FaultPart
 from diagnostics.service.plan import deployments, owner
 from diagnostics.service.service import Service
 from diagnostics.service.standing import ORDER, Standing, harm_of, place_of, since, standings
@@ -220,7 +221,7 @@ class FleetBoard:
             self._known = _Exchanged({number: one for number, one in found.items() if number != worker}, now)
         except SQLAlchemyError as error:
             self._service.metrics.errors.labels("fleet").inc()
-            faults.failed(_FAULT, reason_of(error))
+            faults.failed(_FAULT, reason_of(error), FaultPart.FLEET)
         else:
             faults.works(_FAULT)
 
@@ -237,7 +238,7 @@ class FleetBoard:
         )
         if all(one.what != what for one in faults.lasting()):
             log.warning("%s: %s", what, reason)
-        faults.failed(what, reason)
+        faults.failed(what, reason, FaultPart.FLEET)
 
     def _heard(self, one: WorkerReport, now: float) -> float:
         """Return when a report was new: by this clock, as that of the machine which wrote it may be wrong."""

@@ -32,7 +32,7 @@ PART = QUEUE = "history"
 class WriteFaults(Protocol):
     """Keeps what fails until it works."""
 
-    def failed(self, what: str, reason: str) -> None: ...
+    def failed(self, what: str, reason: str, part: str) -> None: ...
     def works(self, what: str) -> None: ...
 
 
@@ -64,7 +64,7 @@ class WriteErrors:
 
         """
         self._meters.errors.labels(PART).inc()
-        self._meters.faults.failed(what, reason_of(error))
+        self._meters.faults.failed(what, reason_of(error), PART)
         now = time.monotonic()
         with self._lock:
             if now - self._reported.get(what, float("-inf")) < SECONDS_BETWEEN_LINES:

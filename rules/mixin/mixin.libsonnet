@@ -1154,6 +1154,19 @@
             }
           },
           {
+            "alert": "TritonDiagServiceFault",
+            "expr": "diag_part_faults{part=~\"deliver|discovery|fleet|history|reload\"} > 0",
+            "for": "15m",
+            "labels": {
+              "severity": "warning"
+            },
+            "annotations": {
+              "summary": "a part of the diagnosis service fails: {{ $labels.part }}",
+              "description": "Verdicts go on, but something around them does not work: alerts are not delivered, the history is not written, servers are not found, or new settings are not in use. The service's page says what, and why.",
+              "runbook_url": $._config.runbooks + "/service-fault.md"
+            }
+          },
+          {
             "alert": "TritonDiagTargetsAbsent",
             "expr": "absent(diag_target_up)",
             "for": "10m",

@@ -336,6 +336,36 @@ def test_a_server_that_answers_no_read_is_a_critical_incident_and_ends_none():
     assert book.open == ()
 
 
+@pytest.mark.parametrize("answered", [12, 1])
+def test_a_server_that_dies_while_verdicts_are_late_is_an_incident(answered: int, monkeypatch: pytest.MonkeyPatch):
+    """Rounds fail, ever more seldom, until a window holds nothing that was read; only then is the first verdict made.
+
+    `answered` rounds before that wait, too.
+    """
+    monkeypatch.setattr(evaluator, "PAUSE", 0.0)
+    lived, interval = Lived(), 5.0
+    one = Deployment("chat", RollingWindow("chat", 60.0), IncidentBook("chat"), lived.metrics, interval=interval)
+    scrapes = SyntheticTriton(models=(SLOW,), interval=interval).scrapes(12)
+    moments = sorted({each.mono for each in scrapes})
+    for each in (each for each in scrapes if each.mono < moments[-answered]):
+        one.give(each)
+    while one.take_in():
+        one.evaluate()
+    read = [replace(each, body=None, error="connection refused") for each in scrapes if each.mono == moments[-1]]
+    later = [
+        replace(each, at=each.at + after, mono=each.mono + after)
+        for after in (5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
+        for each in read
+    ]
+    lived.tell(one, *(each for each in scrapes if each.mono >= moments[-answered]), *later)
+    lived.evaluator.start()
+    until(lambda: not one.behind)
+    lived.evaluator.stop()
+    assert "model-unavailable" in {incident.check for incident in lived.board.read().incidents}
+    assert len(lived.taken) == 4, "one for each round that failed while a window holds what was read"
+    assert one._window._newest == later[-1].mono
+
+
 def test_those_who_wait_for_the_board_are_reported_at_once():
     board, seen = StateBoard(0.0), []
     watcher = threading.Thread(target=lambda: seen.append(board.wait(0, 10.0).version))

@@ -5,9 +5,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from diagnostics.gen.scraping_alerts import PART_FAULTS
 from diagnostics.service.evaluator import REPORTED_FOR, ClockWatch
 from diagnostics.service.own import metrics
-from diagnostics.service.own.metrics import OwnMetrics, ServiceFault, ServiceFaults
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics, ServiceFault, ServiceFaults
 from diagnostics.store.database import WriteErrors
 from tests.service.parts import count
 from tests.service.serving import Serving
@@ -19,9 +20,11 @@ def test_a_fault_lasts_from_its_first_failure_until_it_works_again() -> None:
     times = iter((10.0, 25.0))
     made = ServiceFaults(clock=lambda: next(times))
     made.works(WHAT)
-    made.failed(WHAT, "disk full")
-    made.failed(WHAT, "read-only")
-    assert made.lasting() == [ServiceFault(what=WHAT, reason="read-only", since=10.0, last=25.0, times=2)]
+    made.failed(WHAT, "disk full", FaultPart.HISTORY)
+    made.failed(WHAT, "read-only", FaultPart.HISTORY)
+    assert made.lasting() == [
+        ServiceFault(what=WHAT, part="history", reason="read-only", since=10.0, last=25.0, times=2)
+    ]
     assert made.lasting()[0].reported(30.0) == "writing the history fails (2 times in 20 s): read-only"
     made.works(WHAT)
     assert made.lasting() == []
@@ -31,7 +34,7 @@ def test_faults_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MOST", 2)
     made = ServiceFaults()
     for what in "abc":
-        made.failed(what, "")
+        made.failed(what, "", FaultPart.HTTP)
     assert [one.what for one in made.lasting()] == ["a", "b"]
 
 
@@ -45,6 +48,8 @@ def test_what_fails_is_on_the_page_in_the_api_and_in_the_metrics_while_it_lasts(
         (stated,) = json.load(urlopen(f"{serving.url}/api/v1/state", timeout=10))["faults"]
         assert (stated["what"], stated["reason"]) == (WHAT, "No space left on <device>")
         assert count(serving.metrics, "diag_faults") == 1
+        by_part = {one.value: count(serving.metrics, PART_FAULTS, part=one.value) for one in FaultPart}
+        assert {part: number for part, number in by_part.items() if number} == {"history": 1}
         trouble.over(WHAT)
         assert "No space left" not in urlopen(serving.url, timeout=10).read().decode()
         assert count(serving.metrics, "diag_faults") == 0

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from diagnostics.errors import reason_of
 from diagnostics.service.http.waiting import WaitingConnections
-from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics
 from diagnostics.service.peers import Peers, peer_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ConnectionLimiter(socket.socket):
 
     def _tell(self, error: OSError) -> None:
         """Tell that there is no room; asyncio only once, as it pauses for that but first asks again a hundred times."""
-        self._metrics.faults.failed(_WHAT, reason_of(error))
+        self._metrics.faults.failed(_WHAT, reason_of(error), FaultPart.HTTP)
         if time.monotonic() - self._exhausted < _RETRIED_AFTER:
             raise BlockingIOError from error
         self._exhausted = time.monotonic()
@@ -116,7 +116,7 @@ class ConnectionLimiter(socket.socket):
 
     def _tell_ended(self, count: int, reason: str) -> None:
         self._metrics.refused.labels("connections").inc(count)
-        self._metrics.faults.failed(_WHAT, reason)
+        self._metrics.faults.failed(_WHAT, reason, FaultPart.HTTP)
 
 
 # A round of so many takes some milliseconds.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from diagnostics.service.log_lines import LoggedEvent, log_event
-from diagnostics.service.own.metrics import OwnMetrics, ServiceFaults
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics, ServiceFaults
 from diagnostics.service.own.tracer import SpanRole, server_of
 from exporters.sinks.posting import DeliveryFailure, Poster
 
@@ -186,7 +186,7 @@ class DeliveryThread:
 
     def _failed(self, reason: str, retry_after: float) -> None:
         self._count("failed")
-        self._faults.failed(self.name, reason)
+        self._faults.failed(self.name, reason, FaultPart.DELIVER)
         self._failures += 1
         if self._failures == 1:
             text = f"{self.name} did not take a message, which is kept and sent again: {reason}"

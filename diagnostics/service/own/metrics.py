@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
 
@@ -21,12 +23,27 @@ from diagnostics.wire.redact import scrub_shapes
 MOST = 100
 
 
+class FaultPart(StrEnum):
+    """A part of the service that can fail while the others go on."""
+
+    CLOCK = "clock"
+    DELIVER = "deliver"
+    DISCOVERY = "discovery"
+    EVALUATE = "evaluate"
+    FLEET = "fleet"
+    HISTORY = "history"
+    HTTP = "http"
+    OWN_TELEMETRY = "own telemetry"
+    RELOAD = "reload"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFault:
     """Something that fails. Times are Unix seconds.
 
     Attributes:
         what: what is being tried, as in `writing the history`.
+        part: the part of the service that tries it.
         reason: why it failed last, in one line.
         since: when it failed first.
         last: when it failed last.
@@ -35,6 +52,7 @@ class ServiceFault:
     """
 
     what: str
+    part: str
     reason: str
     since: float
     last: float
@@ -54,21 +72,25 @@ class ServiceFaults:
         self._clock, self._lock = clock, threading.Lock()
         self._lasting: dict[str, ServiceFault] = {}
 
-    def failed(self, what: str, reason: str) -> None:
-        """Note a failure; whatever fails beyond `MOST` at once is not noted."""
+    def failed(self, what: str, reason: str, part: str) -> None:
+        """Note a failure of a `FaultPart`; whatever fails beyond `MOST` at once is not noted."""
         now, reason = self._clock(), scrub_shapes(reason)
         with self._lock:
             known = self._lasting.get(what)
             if known is not None:
                 self._lasting[what] = replace(known, reason=reason, last=now, times=known.times + 1)
             elif len(self._lasting) < MOST:
-                self._lasting[what] = ServiceFault(what=what, reason=reason, since=now, last=now)
+                self._lasting[what] = ServiceFault(what=what, part=part, reason=reason, since=now, last=now)
 
     def works(self, what: str) -> None:
         """Note that something works; costs next to nothing while it did before."""
         if what in self._lasting:
             with self._lock:
                 self._lasting.pop(what, None)
+
+    def count(self, part: str) -> int:
+        """Return how many failures of a part last."""
+        return sum(one.part == part for one in self.lasting())
 
     def lasting(self) -> list[ServiceFault]:
         """Return what fails now, the oldest first."""
@@ -151,6 +173,9 @@ class OwnMetrics:
         self.faults = ServiceFaults()
         self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
         self.lasting_faults.set_function(lambda: len(self.faults.lasting()))
+        by_part = Gauge("diag_part_faults", "What fails now, by part of the service.", ("part",), registry=own)
+        for part in FaultPart:
+            by_part.labels(part.value).set_function(partial(self.faults.count, part))
 
     def _measure_lags(self, own: CollectorRegistry) -> None:
         self.lags = EvaluationLags()

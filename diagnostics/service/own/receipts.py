@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.metrics import FaultPart, OwnMetrics
 from diagnostics.service.own.telemetry import OtelSignal
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Receipt:
             self._metrics.faults.works(sending)
         else:
             self._metrics.errors.labels("own telemetry").inc()
-            self._metrics.faults.failed(sending, reason)
+            self._metrics.faults.failed(sending, reason, FaultPart.OWN_TELEMETRY)
         if self.takes and not taken:
             log.warning("%s are not taken by %s, and are lost meanwhile: %s", self._what, self._where, reason)
         elif taken and not self.takes:
