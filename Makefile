@@ -58,7 +58,7 @@ unit: venv tools browser ## run the tests that need no server
 	@echo '--- tests without servers'
 	@$(PYTEST) -n 2 --dist loadfile -m 'not live and not attack' --ignore=tests/bench
 
-quick: venv ## run the tests nearest to what changed since main, in under a minute
+quick: venv ## run the tests nearest to what changed since main, in about a minute
 	@$(BIN)/python -m tests.repository.affected --run
 
 lowest: venv ## run the tests of the command and the service with the oldest dependencies that are allowed
