@@ -46,6 +46,12 @@ def failed_share(ledger: Ledger, subject: Subject, failed: Reading) -> Reading:
     return Reading.of(failed.value / everything, Unit.RATIO, failed.source, estimated=failed.estimated)
 
 
+def is_newest(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether it is the newest of a model's versions: clients do not record which of them answered."""
+    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
+    return subject in [one for one in versions if one.server == subject.server][-1:]
+
+
 def name_of(card: Subject) -> str:
     """Return the beginning of the card's UUID, which says that it is a GPU; "the GPU" where the UUID is unknown."""
     return card.gpu_name or "the GPU"

@@ -1,8 +1,9 @@
 """Requests are refused by a full queue, or expire in it.
 
 ## Looks for
-Requests outlived a queue policy's timeout (failure reason REJECTED). Or one stage completed requests that the next
-stage, with `max_queue_size`, never accepted, while the ensemble reports failures.
+Requests outlived a queue policy's timeout (failure reason REJECTED). Or clients get HTTP 503 while a queue with
+`max_queue_size` is half full or more. Or one stage completed requests that the next stage, with `max_queue_size`, never
+accepted, while the ensemble reports failures.
 
 ## Means
 The queue policy works as configured: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. No counter records a full
@@ -27,12 +28,13 @@ changes no counter of the model. Measured on 24.10: with a limit of 4, stalls of
 from __future__ import annotations
 
 from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share, is_newest
 from diagnostics.checks.gates import BUSY, device_is_full, host_is_full
 from diagnostics.checks.instances import instances_change, is_short, scaling
 from diagnostics.evidence.ledger import Ledger, Undecided
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_BEFORE_STAGE, REJECTED_REQUESTS
+from diagnostics.signals.outages import REFUSED_AT_QUEUE
 from diagnostics.signals.settings import QUEUE_LIMIT
 from diagnostics.signals.signal import Reading, Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
@@ -65,9 +67,12 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def _refused(ledger: Ledger, subject: Subject) -> Reading:
-    """Expired requests, plus those lost in front of a limited queue as far as the callers report failures."""
+    """Expired requests, plus those lost in front of a limited queue as far as clients or callers report failures."""
+    seen = ledger.evidence.read(REFUSED_AT_QUEUE, Subject(server=subject.server, model=subject.model))
     expired = ledger.read(REJECTED_REQUESTS, subject)
     limit, lost = ledger.read(QUEUE_LIMIT, subject), ledger.read(LOST_BEFORE_STAGE, subject)
+    if seen.value and is_newest(ledger, subject):
+        return seen if expired.value is None else expired + seen
     if not limit.value or lost.value is None:
         return expired
     failed = ledger.read(FAILED_REQUESTS, caller_of(ledger, subject))

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.checks.check import Check, CheckCase, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share, waits
+from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share, is_newest, waits
 from diagnostics.checks.gates import QUEUE
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
@@ -70,7 +70,7 @@ def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
     counted = ledger.evidence.read(FAILED_REQUESTS, subject).value or 0.0
     if not refused.value or not refused.events or counted >= ENOUGH_FAILURES.value:
         return None
-    if not _is_newest(ledger, subject):
+    if not is_newest(ledger, subject):
         return None
     if ledger.evidence.read(SEQUENCE_BATCHING, subject).value and waits(ledger, subject, QUEUE):
         return None  # turns of a sequence that waits too long for a slot are refused alike
@@ -91,18 +91,12 @@ def _not_taken(ledger: Ledger, subject: Subject) -> Fires | None:
 def _answered_with_errors(ledger: Ledger, subject: Subject) -> Fires | None:
     """Return the finding that a model's answers are errors, which only clients see; None where none are known."""
     errors = ledger.evidence.read(ERROR_ANSWERS, Subject(server=subject.server, model=subject.model))
-    if not errors.value or errors.value < ENOUGH_FAILURES.value or not _is_newest(ledger, subject):
+    if not errors.value or errors.value < ENOUGH_FAILURES.value or not is_newest(ledger, subject):
         return None
     either = ledger.as_alternative()
     either.compare("failed_requests", errors, ENOUGH_FAILURES)
     found = _judge(either, subject, errors, "answers")
     return found if isinstance(found, Fires) else None
-
-
-def _is_newest(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether it is the newest of a model's versions: clients do not record which of them answered."""
-    versions = [one for one in ledger.evidence.subjects(Scope.MODEL) if one.model == subject.model]
-    return subject in versions[-1:]
 
 
 def _as_taken(ledger: Ledger, subject: Subject) -> str:

@@ -41,6 +41,9 @@ _NOT_TAKEN = frozenset({400, 404, 413, 415, 422})
 # What Triton answers where a model's answer is an error (TRITONSERVER_ERROR_INTERNAL). Requests under way at the ends
 # of a window are counted on one side only; more than a tenth that no client recorded may be who was counted instead.
 _INTERNAL = 500
+# What it answers where a queue is full (TRITONSERVER_ERROR_UNAVAILABLE). Between two reads its length may fall to half.
+_UNAVAILABLE = 503
+_FILLED = 0.5
 _AS_SUCCESSES = 0.8
 _UNRECORDED = 0.1
 # Runs of refusals that are less likely than this, where each request is refused by chance, are a stretch of time.
@@ -548,6 +551,24 @@ def _error_answers(view: ModelView) -> Reading:
     return Reading.of(float(failed), Unit.COUNT, f"{CLIENT} and {source}", events=len(sent))
 
 
+def _refused_at_queue(view: ModelView) -> Reading:
+    """Return how many requests clients saw refused as Triton refuses those that its limited queue has no room for.
+
+    What is in front of it may answer alike for reasons of its own: the queue was seen to be at least half full.
+    """
+    batching = view.config.dynamic_batching if view.config else None
+    limit = batching.queue_policy.max_queue_size if batching else 0
+    sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at <= view.end]
+    if not sent or not limit or len(view.window.servers) > 1:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CLIENT)
+    refused = sum(request.code == _UNAVAILABLE for request in sent)
+    filled = max((waiting for _, waiting in view.pending()), default=0.0) >= _FILLED * limit
+    away = any(one.model in ("", view.model) for one in all_outages(view))
+    if not filled or away or refused == len(sent):
+        return Reading.of(0.0, Unit.COUNT, CLIENT, events=len(sent))
+    return Reading.of(float(refused), Unit.COUNT, f"{CLIENT} and {METRICS}", estimated=True, events=len(sent))
+
+
 # --- signals
 
 
@@ -625,6 +646,13 @@ NOT_TAKEN = _signal(
     "Requests that clients recorded as answered with HTTP 400, 404, 413, 415 or 422 while the model was there: the "
     "server does not take them, and counts none of them.",
     _not_taken,
+)
+REFUSED_AT_QUEUE = _signal(
+    "refused_at_queue",
+    Unit.COUNT,
+    "Requests that clients recorded as refused with HTTP 503 while the model was there and its limited queue was seen "
+    "half full or more: no counter shows them.",
+    _refused_at_queue,
 )
 ERROR_ANSWERS = _signal(
     "error_answers",

@@ -106,6 +106,19 @@ def test_turns_of_sequences_that_have_ended_are_refused_where_none_waits_for_a_s
     assert all(one.suggestion and "max_sequence_idle_microseconds" in one.suggestion.text for one in found)
 
 
+@pytest.mark.parametrize(("limit", "waiting", "named"), [(8, 6, True), (8, 1, False), (0, 6, False)])
+def test_requests_that_a_full_queue_refuses_are_known_by_clients(limit: int, waiting: int, named: bool) -> None:
+    """A proxy may answer with 503, too, for reasons of its own: then the queue is not full."""
+    explanation = seen(
+        [200, 200, 503] * 75,
+        served=replace(SERVED, pending=waiting),
+        dynamic_batching={"default_queue_policy": {"max_queue_size": limit}},
+    )
+
+    assert [one.split()[0] for one in failures(explanation)] == (["queue-rejections"] if named else [])
+    assert explanation.verdict is not Verdict.HEALTHY
+
+
 @pytest.mark.parametrize(("counted", "named"), [(15, True), (10, False), (30, False)])
 def test_answers_that_are_errors_are_failures_where_the_server_counts_them_as_successes(
     counted: float, named: bool
