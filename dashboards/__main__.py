@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from diagnostics.errors import not_installed
+from diagnostics.gen.update import update
 
 try:
     from dashboards import anatomy, engine, gpu, model, overview, service, slo
@@ -39,18 +40,7 @@ def main() -> int:
     options.add_argument("--runbooks", default=RUNBOOKS, metavar="URL", help="below which runbooks are found")
     requested = options.parse_args()
     wanted = files(requested.runbooks)
-    stale = [path for path, body in wanted.items() if not path.exists() or path.read_text() != body]
-    stray = sorted(set(FOLDER.glob("*.json")) - set(wanted))
-    done = "stale, run make generate" if requested.check else "updated"
-    for path in (*stale, *stray):
-        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
-    if requested.check:
-        return int(bool(stale or stray))
-    for path in stale:
-        path.write_text(wanted[path])
-    for path in stray:
-        path.unlink()
-    return 0
+    return update(wanted, FOLDER.parent, check=requested.check, present=FOLDER.glob("*.json"))
 
 
 if __name__ == "__main__":

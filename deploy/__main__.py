@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.errors import not_installed
+from diagnostics.gen.update import update
 
 try:
     from helm_python import Chart
@@ -74,25 +75,7 @@ def main() -> int:
     """Write what changed, or with `--check` tell what is stale and return 1."""
     options = argparse.ArgumentParser(prog="python -m deploy", description="Write the plain Kubernetes manifests.")
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
-    check = options.parse_args().check
-    wanted = files()
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
-    stray = sorted(set(PLAIN.glob("*/*.yaml")) - set(wanted))
-    done = "stale, run make generate" if check else "updated"
-    for path in (*stale, *stray):
-        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
-    if check:
-        return int(bool(stale or stray))
-    _write({path: wanted[path] for path in stale}, stray)
-    return 0
-
-
-def _write(wanted: Mapping[Path, str], stray: list[Path]) -> None:
-    for path, text in wanted.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    for path in stray:
-        path.unlink()
+    return update(files(), FOLDER.parent, check=options.parse_args().check, present=PLAIN.glob("*/*.yaml"))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from diagnostics.gen.update import update
 from docs.checks_page import checks_page
 from docs.command_pages import cli_page, shared_files
 from docs.http_page import http_page
@@ -33,24 +34,11 @@ def files() -> dict[Path, str]:
     return reference | {FOLDER / "share" / path: text for path, text in shared_files().items()}
 
 
-def stale() -> dict[Path, str]:
-    """Return the pages that are missing or differ, with the text that they should have."""
-    return {path: text for path, text in files().items() if not path.exists() or path.read_text("utf-8") != text}
-
-
 def main() -> int:
     """Write the pages that changed. With `--check`, name them and return 1."""
     options = argparse.ArgumentParser(prog="python -m docs", description="Write the generated pages of docs/.")
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is stale")
-    check = options.parse_args().check
-    changed = stale()
-    done = "stale, run make generate" if check else "updated"
-    for path, text in changed.items():
-        sys.stdout.write(f"{done}: {path.relative_to(FOLDER.parent)}\n")
-        if not check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-    return int(check and bool(changed))
+    return update(files(), FOLDER.parent, check=options.parse_args().check)
 
 
 if __name__ == "__main__":
