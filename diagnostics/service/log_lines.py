@@ -21,7 +21,9 @@ from diagnostics.wire.redact import scrub_shapes
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 LINES_PER_MINUTE = 120
-"""Lines of one event a minute: an outage of a fleet of 100 servers names each, and a loop cannot fill a disk (ours)."""
+"""Lines of one event, or of one library, a minute: an outage of a fleet of 100 servers names each, and a loop, or
+whatever a stranger sends to a library, cannot fill a disk (ours)."""
+_OURS = "diagnostics."
 _LONGEST_TEXT = 2_000
 """Characters of one field: names of models and reasons are others', and may be of any length (ours)."""
 _BARE = re.compile(r"[^\s\"=]+")
@@ -66,17 +68,17 @@ def log_event(log: logging.Logger, event: LoggedEvent, message: str, **fields: F
 
 
 class EventRate(logging.Filter):
-    """Lets `LINES_PER_MINUTE` of each event through; the next line says how many were left out."""
+    """Lets `LINES_PER_MINUTE` of each event and library through; the next line says how many were left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock, self._lock = clock, threading.Lock()
-        self._left: dict[LoggedEvent, tuple[float, float]] = {}
+        self._left: dict[str, tuple[float, float]] = {}
         self._suppressed = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is written."""
-        event = getattr(record, "event", None)
+        event = getattr(record, "event", None if record.name.startswith(_OURS) else record.name)
         with self._lock:
             if event is not None and not self._allowed(event):
                 self._suppressed += 1
@@ -85,7 +87,7 @@ class EventRate(logging.Filter):
                 record.suppressed, self._suppressed = self._suppressed, 0
         return True
 
-    def _allowed(self, event: LoggedEvent) -> bool:
+    def _allowed(self, event: str) -> bool:
         now = self._clock()
         left, since = self._left.get(event, (float(LINES_PER_MINUTE), now))
         left = min(left + (now - since) * LINES_PER_MINUTE / 60, LINES_PER_MINUTE)
@@ -99,7 +101,7 @@ class _Line(logging.Formatter):
         fields: dict[str, str | float] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",
             "level": {"WARNING": "warn"}.get(record.levelname, record.levelname.lower()),
-            "component": record.name.removeprefix("diagnostics."),
+            "component": record.name.removeprefix(_OURS),
             "msg": scrub_shapes(record.getMessage()),
         }
         event = getattr(record, "event", None)

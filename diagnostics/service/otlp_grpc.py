@@ -42,6 +42,7 @@ from diagnostics.settings.tree import Settings
 LOOK_EVERY = 0.25
 MOST_KEPT = 128
 MOST_CONNECTIONS = 256
+LARGEST_HEADERS = 8 * 2**10
 _FILES = Path("/proc/self/fd")
 
 
@@ -181,9 +182,14 @@ _DETAILS = "grpc-status-details-bin"
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two services at one port would each see half of the spans
     ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
-    ("grpc.max_concurrent_streams", 2 * MOST),
-    ("grpc.max_metadata_size", 16 * 2**10),
-    ("grpc.absolute_max_metadata_size", 16 * 2**10),
+    ("grpc.max_concurrent_streams", MOST),
+    # Calls that nobody has looked at yet hold their headers: 1,000 and 3,000 of them by default.
+    ("grpc.server.max_pending_requests", 4 * MOST),
+    ("grpc.server.max_pending_requests_hard_limit", 8 * MOST),
+    ("grpc.max_metadata_size", LARGEST_HEADERS),
+    ("grpc.absolute_max_metadata_size", LARGEST_HEADERS),
+    # Of a connection so many bytes are read at once: 4 MiB by default.
+    ("grpc.experimental.tcp_max_read_chunk_size", 64 * 2**10),
     # What is sent before anyone asks for it stays with the sender: 64 KiB of a connection come at once.
     ("grpc.http2.bdp_probe", 0),
     # As the page has it: milliseconds to say something, two minutes by default, and to say something more.

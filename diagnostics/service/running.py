@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -88,6 +89,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     gc.set_threshold(*_COLLECTION)
     share_arenas()
     open_more_files()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C library writes lines for what a stranger sends
     log_to_stderr(settings.log.level, settings.log.format)
     make_directory(settings.history.directory)
     # Before anything is opened: whoever came second would change the files, and their form, below the first.

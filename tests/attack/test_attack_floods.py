@@ -47,6 +47,13 @@ def rapid_reset(stream: int) -> bytes:
     return frame(HEADERS, b"\x83\x86" + path, stream=stream, flags=4) + frame(RESET, b"\0\0\0\x08", stream=stream)
 
 
+def long_headers(stream: int) -> bytes:
+    """Return the begin of a call with 15 KB of headers, which nobody ends."""
+    path = b"\x44" + bytes([len(METHOD)]) + METHOD.encode()
+    value = b"\x7f" + bytes([(15_000 - 127) & 127 | 128, (15_000 - 127) >> 7]) + b"v" * 15_000
+    return frame(HEADERS, b"\x83\x86" + path + b"\0\1x" + value, stream=stream, flags=4)
+
+
 def side_by_side(work: Callable[[float], object], senders: int = SENDERS) -> None:
     """Run so many senders, each until the flood's end."""
     end = time.monotonic() + SECONDS
@@ -275,8 +282,9 @@ def test_tls_handshakes_that_nobody_ends(tmp_path: Path, begin: bytes):
         (PREFACE + frame(SETTINGS), frame(PING, b"p" * 8)),
         (PREFACE + frame(SETTINGS) + frame(HEADERS, b"\x82", stream=1), frame(CONTINUATION, b"\x82" * 1000, stream=1)),
         (PREFACE + frame(SETTINGS), b"".join(rapid_reset(stream) for stream in range(1, 401, 2))),
+        (PREFACE + frame(SETTINGS), b"".join(long_headers(stream) for stream in range(1, 41, 2))),
     ],
-    ids=["silent", "half a preface", "settings", "pings", "headers without end", "rapid reset"],
+    ids=["silent", "half a preface", "settings", "pings", "headers without end", "rapid reset", "long headers"],
 )
 def test_http2_connections(service: Attacked, begin: bytes, drip: bytes):
     with service.holding():

@@ -154,6 +154,14 @@ def test_a_storm_of_one_event_leaves_room_for_others_and_says_what_it_left_out(k
     assert rate.filter(record(kept))
 
 
+def test_what_a_stranger_has_a_library_log_is_bounded(kept: Kept) -> None:
+    rate = EventRate(lambda: 0.0)
+    theirs = [logging.makeLogRecord({"name": "grpc._cython.cygrpc", "msg": "raised"})] * (LINES_PER_MINUTE + 50)
+    assert sum(map(rate.filter, theirs)) == LINES_PER_MINUTE
+    ours = logging.makeLogRecord({"name": "diagnostics.service", "msg": "ready"})
+    assert all(rate.filter(ours) for _ in range(LINES_PER_MINUTE + 50))
+
+
 @pytest.mark.parametrize("form", [Logfmt(), JsonLine()])
 @pytest.mark.parametrize(
     "text", ["\x1b[31mred", "\x9b31mred", "a\u2028level=error", "\u202egpj", "\x7f", "\ud800", "\U000e0041"]
