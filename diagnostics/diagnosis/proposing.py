@@ -222,12 +222,13 @@ def load_of(model: EntryModel, request: ChangeRequest) -> LoadChange:
 def _lengths(model: EntryModel, request: ChangeRequest) -> tuple[float, float]:
     """Return how many times as long prompts and answers are."""
     given = {"--prompt-tokens": request.prompt_tokens, "--output-tokens": request.output_tokens}
-    if not isinstance(model, LoopModel):
-        if option := next((option for option, text in given.items() if text), None):
-            hint = "name the page of an LLM server, as trtllm-serve's or vLLM's"
-            raise UsageError("only an engine that is served by itself has tokens", where=option, hint=hint)
+    option = next((option for option, text in given.items() if text), None)
+    now = model.lengths if option else None
+    if option is None:
         return 1.0, 1.0
-    now = (model.fitted.load.prompt.mean, model.fitted.load.answer.mean)
+    if now is None:
+        hint = "forecast an entry point with one LLM engine, or name the page of an LLM server"
+        raise UsageError("no engine behind this entry point has tokens of its own", where=option, hint=hint)
     prompt, output = (
         length_factor(text, mean, option) if text else 1.0
         for (option, text), mean in zip(given.items(), now, strict=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import exp
 from random import Random
 from statistics import fmean
 
@@ -65,6 +66,7 @@ class FittedLoop:
         assumptions: what the fit rests on.
         slots_stated: whether its slots were read.
         prompt_now, held_now: in the window, tokens of a prompt, and those that a request holds in the cache.
+        error: standard deviation of an iteration's time from one window to another, as a share of it.
 
     """
 
@@ -81,6 +83,7 @@ class FittedLoop:
     slots_stated: bool
     prompt_now: float
     held_now: float
+    error: float = 0.0
 
     def drawn(self, number: int, seed: int) -> FittedLoop:
         """Return the engine with one draw of what is not known."""
@@ -100,7 +103,21 @@ class FittedLoop:
             per_held=cost.per_held - alike,
             per_request=alike * self.held_now,
         )
+        if self.error:
+            cost = cost.scaled(exp(rng.gauss(0.0, self.error)))
         return replace(self, cost=cost, load=replace(self.load, prompt=prompt, answer=answer))
+
+    def middle(self) -> FittedLoop:
+        """Return the engine with the middle of what its draws allow: half of what lengths may cost, they do."""
+        cost = self.cost
+        cost = replace(
+            cost,
+            per_token=cost.per_token / 2,
+            per_part=cost.per_token / 2 * self.prompt_now,
+            per_held=cost.per_held / 2,
+            per_request=cost.per_held / 2 * self.held_now,
+        )
+        return replace(self, cost=cost)
 
 
 def is_loop(evidence: WindowEvidence, on: Subject) -> bool:

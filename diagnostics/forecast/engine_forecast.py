@@ -132,6 +132,9 @@ _SETTINGS: Mapping[str, Callable[[FittedLoop, EngineLimits, Setting], EngineLimi
 }
 
 
+LOOP_SETTINGS = frozenset(_SETTINGS)
+
+
 def _whole(setting: Setting) -> int:
     return setting.value if isinstance(setting.value, int) else 1
 
@@ -160,6 +163,22 @@ def settled_loop(fitted: FittedLoop, seed: int = 0) -> FittedLoop:
             fitted, cost=fitted.cost.scaled(factor), draws=tuple(one.scaled(factor) for one in fitted.draws)
         )
     return fitted
+
+
+def lasting(fitted: FittedLoop, seconds: float, seed: int = 0) -> FittedLoop:
+    """Return the engine with answers so long that its simulated requests take the measured time."""
+    for _ in range(_SETTLING):
+        ended = _finished(_central(fitted, seed))
+        first, whole = _mean_of(ended, _first) or 0.0, _mean_of(ended, _latency) or 0.0
+        if not first < min(whole, seconds):
+            return fitted
+        # Longer answers hold more requests, which lengthens iterations: a part of the difference is not overshot.
+        factor = min(max((seconds - first) / (whole - first), 0.5), 2.0) ** _PART
+        fitted = replace(fitted, load=replace(fitted.load, answer=_longer(fitted.load.answer, factor)))
+    return fitted
+
+
+_PART = 0.7
 
 
 def engine_forecast(fitted: FittedLoop, what_if: WhatIf, *, seed: int = 0) -> Forecast:

@@ -1,23 +1,25 @@
-"""What forecasts an entry: Triton's schedulers, or the iteration loop of an engine that is served by itself."""
+"""What forecasts an entry: Triton's schedulers, the iteration loop of an engine, or both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.engine_fit import FittedLoop, fit_loop, is_loop
 from diagnostics.forecast.engine_forecast import (
+    LOOP_SETTINGS,
     changed_loop,
     engine_forecast,
     engine_performance,
     limit_now,
     settled_loop,
 )
-from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.engine_stage import EngineStage, engine_stage, without_lengths
+from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.performance import Forecast, Performance
+from diagnostics.forecast.performance import EngineLatency, Forecast, Performance
 from diagnostics.forecast.predict import forecast, performance
 from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.signal import Subject
@@ -44,6 +46,11 @@ class EntryModel(Protocol):
         """Mean and 95th percentile that were measured, in seconds; None where they were not."""
         ...
 
+    @property
+    def lengths(self) -> tuple[float, float] | None:
+        """Mean tokens of prompts and of answers; None of what has no engine."""
+        ...
+
     def forecast(self, what_if: WhatIf, seed: int) -> Forecast:
         """Return what a change would do."""
         ...
@@ -65,12 +72,46 @@ class EntryModel(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Engine:
+    """The engine of an entry, which is fitted when it is first needed."""
+
+    make: Callable[[], EngineStage]
+    found: EngineStage | None = None
+    failure: Unpredictable | None = None
+
+    def stage(self) -> EngineStage:
+        """Return it.
+
+        Raises:
+            Unpredictable: its iterations were not read, or its load was not steady.
+
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self.found is None:
+            try:
+                self.found = self.make()
+            except Unpredictable as error:
+                self.failure = error
+                raise
+        return self.found
+
+    def latency(self, what_if: WhatIf | None, seed: int) -> EngineLatency | None:
+        """Return first tokens and the time per token; None where they cannot be predicted."""
+        try:
+            return self.stage().latency(what_if, seed)
+        except Unpredictable:
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerModel:
-    """An entry of Triton."""
+    """An entry of Triton, with its engine where it has one."""
 
     fitted: Fitted
     arriving: float | None = None
+    engine: _Engine | None = None
 
     @property
     def clients(self) -> int | None:
@@ -88,16 +129,67 @@ class SchedulerModel:
         """Mean and 95th percentile that were measured."""
         return self.fitted.measured.mean, self.fitted.measured.p95
 
+    @property
+    def lengths(self) -> tuple[float, float] | None:
+        """Mean tokens of prompts and of answers."""
+        if self.engine is None:
+            return None
+        load = self.engine.stage().loop.load
+        return load.prompt.mean, load.answer.mean
+
     def forecast(self, what_if: WhatIf, seed: int) -> Forecast:
         """Return what a change would do."""
-        return forecast(self.fitted, what_if, seed=seed)
+        if self.engine is not None and _of_lengths(what_if):
+            stage, others = self.engine.stage(), without_lengths(what_if, self.engine.stage().model)
+            found = forecast(self.fitted, others, seed=seed)
+            return replace(
+                found,
+                baseline=stage.performance(found.baseline, None, seed),
+                predicted=stage.performance(found.predicted, what_if, seed),
+                assumptions=(*found.assumptions, *stage.assumptions(what_if)),
+            )
+        found = forecast(self.fitted, what_if, seed=seed)
+        if self.engine is None or not self._moves_engine(what_if):
+            return found
+        now, then = self.engine.latency(None, seed), self.engine.latency(what_if, seed)
+        if now is None or then is None:
+            return found
+        return replace(
+            found,
+            baseline=replace(found.baseline, engine=now),
+            predicted=replace(found.predicted, engine=then if found.predicted.stable else None),
+            assumptions=(
+                *found.assumptions,
+                "the time to the first token and per token are those of the engine's simulated iterations; the whole "
+                "latency is not",
+                *self.engine.stage().assumptions(what_if),
+            ),
+        )
 
     def performance(self, what_if: WhatIf | None, seed: int) -> Performance:
         """Return what requests would experience."""
-        return performance(self.fitted, what_if, seed=seed)
+        if self.engine is not None and what_if is not None and _of_lengths(what_if):
+            stage = self.engine.stage()
+            others = performance(self.fitted, without_lengths(what_if, stage.model), seed=seed)
+            return stage.performance(others, what_if, seed)
+        found = performance(self.fitted, what_if, seed=seed)
+        if self.engine is None or what_if is None or not self._moves_engine(what_if) or not found.stable:
+            return found
+        return replace(found, engine=self.engine.latency(what_if, seed))
+
+    def _moves_engine(self, what_if: WhatIf) -> bool:
+        """Return whether a change is one of the load, or of settings that the engine's loop knows."""
+        if what_if.rate_factor != 1.0 or what_if.clients is not None:
+            return not what_if.changes
+        paths = {setting.path for change in what_if.changes for setting in change.settings}
+        return bool(paths) and paths <= LOOP_SETTINGS
 
     def assumptions(self, what_if: WhatIf) -> tuple[str, ...]:
         """Return what the numbers rest on."""
+        if self.engine is not None and _of_lengths(what_if):
+            stage = self.engine.stage()
+            others = changed(self.fitted, without_lengths(what_if, stage.model)).assumptions
+            return (*others, *stage.assumptions(what_if))
         return changed(self.fitted, what_if).assumptions
 
     def doubt(self, changes: Iterable[ConfigChange]) -> str:
@@ -135,6 +227,11 @@ class LoopModel:
         """The mean that was measured; no percentile is read."""
         return self.fitted.measured.latency, None
 
+    @property
+    def lengths(self) -> tuple[float, float] | None:
+        """Mean tokens of prompts and of answers."""
+        return self.fitted.load.prompt.mean, self.fitted.load.answer.mean
+
     def forecast(self, what_if: WhatIf, seed: int) -> Forecast:
         """Return what a change would do."""
         return engine_forecast(self.fitted, what_if, seed=seed)
@@ -166,4 +263,10 @@ def entry_model(evidence: WindowEvidence, on: Subject) -> EntryModel:
     """
     if is_loop(evidence, on):
         return LoopModel(settled_loop(fit_loop(evidence, on)))
-    return SchedulerModel(fit(evidence, on), evidence.read(ARRIVAL_RATE, on).value)
+    fitted = fit(evidence, on)
+    make = engine_stage(evidence, fitted, on)
+    return SchedulerModel(fitted, evidence.read(ARRIVAL_RATE, on).value, _Engine(make) if make else None)
+
+
+def _of_lengths(what_if: WhatIf) -> bool:
+    return what_if.prompt_factor != 1.0 or what_if.answer_factor != 1.0

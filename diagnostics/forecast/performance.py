@@ -62,10 +62,10 @@ class StagePerformance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLatency:
-    """What requests experience in an engine that is served by itself; None where it cannot keep up.
+    """What requests experience in an engine; None where it cannot keep up.
 
     Attributes:
-        first_token: mean seconds to the first token.
+        first_token: mean seconds to the first token, by the clock of the entry.
         first_token_p95: 95th percentile of the same.
         per_token: mean seconds of an output token after the first.
         queue: mean seconds until the engine begins with a request.
@@ -101,7 +101,7 @@ class Performance:
             which a stage does not keep up; None where none was drawn.
         drawn: mean seconds end to end of each draw, in their order; None where a stage does not keep up in it. Empty
             for a formula.
-        engine: of an engine that is served by itself, first tokens and the time between tokens; else None.
+        engine: of an entry with one engine, first tokens and the time between tokens, where they are predicted.
 
     """
 

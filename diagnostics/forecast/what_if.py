@@ -38,8 +38,7 @@ class WhatIf:
         rate_factor: how many times as many requests come, to every entry whose clients do not wait for answers.
         clients: clients of the forecast entry's closed loop; None for as many as now.
         traffic: who calls which entry how, in place of what was fitted for these entries; None to keep it.
-        prompt_factor, answer_factor: of an engine that is served by itself, how many times as many tokens prompts and
-            answers have.
+        prompt_factor, answer_factor: of an engine, how many times as many tokens prompts and answers have.
 
     """
 

@@ -64,7 +64,7 @@ def performance_json(one: Performance) -> Json:
 
 
 def _engine(one: EngineLatency) -> Json:
-    """Return what requests experience in an engine that is served by itself."""
+    """Return what requests experience in an engine."""
     return {
         "estimated": True,
         "first_token_seconds": {"mean": estimate_json(one.first_token), "p95": estimate_json(one.first_token_p95)},
