@@ -76,7 +76,9 @@ _HOW = {
     "none": "restart the server (model control mode none)",
     ENCLOSED: "restart the worker of NVIDIA Dynamo, which loads its model when it starts",
 }
-_HOW_UNKNOWN = "by --model-control-mode, none: restart the server; poll: wait for the next poll; explicit: load it:"
+_HOW_UNKNOWN = (
+    "restart the server (--model-control-mode none, the default), wait for the next poll (poll), or load it (explicit):"
+)
 _AGAIN = {
     "explicit": "load it again",
     "poll": "wait for the next poll",

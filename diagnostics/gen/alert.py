@@ -12,6 +12,7 @@ from diagnostics.slo.bins import stretches
 PREFIX = "TritonDiag"
 # A template of Prometheus that stands for the value of one label.
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_GIVEN = re.compile(r"\{\{ if \$labels\.(\w+) \}\}(.*?)\{\{ end \}\}")
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
@@ -112,7 +113,13 @@ def group_name(prefix: str, group: str) -> str:
 
 def filled(text: str, labels: Mapping[str, str]) -> str:
     """Return the text as Prometheus shows it: templates of labels replaced, by nothing where the label is missing."""
+    text = _GIVEN.sub(lambda at: at[2] if labels.get(at[1]) else "", text)
     return _LABEL.sub(lambda at: labels.get(at[1], ""), text)
+
+
+def given(name: str, text: str) -> str:
+    """Return the template of a text that is shown only with a label."""
+    return f"{{{{ if $labels.{name} }}}}{text}{{{{ end }}}}"
 
 
 def label(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.link import CAUSED_BY
-from diagnostics.gen.alert import PREFIX, Alert, Situation, label, series
+from diagnostics.gen.alert import PREFIX, Alert, Situation, alert_name, given, label, series
 from diagnostics.gen.rule_tests import fires_and_resolves
 from diagnostics.gen.symptoms import KIND, SYMPTOM
 from diagnostics.gen.yaml_text import Tree
@@ -34,7 +34,7 @@ _SUBJECTS: Mapping[Scope, str] = {
     Scope.ENSEMBLE: f"{label('ensemble')} on {label('server')}",
     Scope.GPU: f"GPU {label('gpu')} of {label('server')}",
     Scope.ENTRY: f"{label('ensemble')}{label('model')} on {label('server')}",
-    Scope.LISTED: f"{label('model')} on {label('server')}",
+    Scope.LISTED: given("model", f"{label('model')} on ") + label("server"),
 }
 
 
@@ -113,6 +113,8 @@ def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> dict[str, Tree
             "group_interval": "5m",
             "repeat_interval": "12h",
             "routes": [
+                # An outage does not wait for the interval of the causes that its server's group has shown before.
+                {"matchers": [f'alertname="{alert_name("model-unavailable")}"'], "receiver": "tickets"},
                 # A cause is a ticket, however severe; what pages is an objective that burns.
                 {"matchers": [f'sender="{SENDER}"', 'severity="critical"'], "receiver": "tickets"},
                 {"matchers": ['severity="critical"'], "receiver": "pager", "repeat_interval": "1h"},

@@ -220,14 +220,16 @@ def _check_runbook(alert: Alert, page: Runbook, causes: str) -> str:
     return _written([*_parts(alert.id, page, causes), *_alert(alert)])
 
 
-def _parts(identifier: str, page: Runbook, causes: str) -> list[str]:
-    parts = [f"# {identifier}", "## Meaning", page.meaning, "## Impact", page.impact]
-    parts += ["## Diagnosis", *([causes] if causes else []), _steps(page.diagnosis)]
-    return [*parts, "## Mitigation", _steps(page.mitigation)]
+def _parts(identifier: str, page: Runbook, causes: str) -> Iterator[str]:
+    yield f"# {identifier}"
+    for heading, text in page.sections().items():
+        yield from (f"## {heading}", *([causes] if causes and heading == "Diagnosis" else []), text)
 
 
-def _steps(steps: Iterable[str]) -> str:
-    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+def runbook_of(alert: str) -> Runbook | None:
+    """Return the runbook of an alert that is not of one check: on a symptom, or on the monitoring; None without one."""
+    symptom = SYMPTOMS.get(alert)
+    return symptom.runbook if symptom else RUNBOOKS.get(alert)
 
 
 def _alert(alert: Alert) -> Iterator[str]:

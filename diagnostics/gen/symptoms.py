@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from diagnostics import names
@@ -48,6 +49,19 @@ class Runbook:
     impact: str
     diagnosis: tuple[str, ...]
     mitigation: tuple[str, ...]
+
+    def sections(self) -> Mapping[str, str]:
+        """Return the texts by heading, in order; steps are numbered."""
+        return {
+            "Meaning": self.meaning,
+            "Impact": self.impact,
+            "Diagnosis": _steps(self.diagnosis),
+            "Mitigation": _steps(self.mitigation),
+        }
+
+
+def _steps(steps: Iterable[str]) -> str:
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ def _subject(subject: Json, state: Json) -> str:
     name = subject["server"]
     url = next((one.get("url") for one in state["targets"] if one["server"] == name), None)
     beside = f" ({url})" if url and name not in url else ""
-    return f"{parts[0] if parts else 'server'} on {name}{beside}"
+    return f"{parts[0]} on {name}{beside}" if parts else f"{name}{beside}"
 
 
 def _ago(seconds: float) -> str:

@@ -24,6 +24,7 @@ from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.page.pictures import IncidentPictures, can_draw
 from diagnostics.service.http.server import WebServer, validate_listener
 from diagnostics.service.incident_log import IncidentLog
+from diagnostics.service.listening import parse_listen
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.notifications.notifier import Notifier
 from diagnostics.service.observed import ObservedChanges, Rollouts
@@ -41,6 +42,7 @@ from diagnostics.store.database import database_of
 from diagnostics.store.history import History, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from diagnostics.units import span
+from exporters.sinks.links import Links
 from exporters.sources.access import read_secret
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,8 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     # Before anything is opened: whoever came second would change the files, and their form, below the first.
     with claimed(settings.history.directory):
         log.info("%s", history_line(loaded))
+        if dead := links_line(settings):
+            log.warning("%s", dead)
         service, parts = _assembled(loaded, environment)
         discovery = Discovery(settings, service, service.metrics)
         Daemon(service, parts, lambda: _watching(file, environment, flags, sources), discovery).run()
@@ -110,6 +114,16 @@ def history_line(loaded: Loaded) -> str:
         f"{span(history.keep_raw)}, incidents and signals for {span(history.keep_signals)}; set history.directory or "
         "DIAG_HISTORY__DIRECTORY to keep it elsewhere"
     )
+
+
+def links_line(settings: Settings) -> str:
+    """Return that receivers cannot open the links that they get; empty without receivers, and where they may."""
+    receivers = settings.alertmanager.urls or settings.webhook or settings.notification
+    reached = settings.web.external_url or not parse_listen(settings.web.listen_address, "web.listen_address").loopback
+    if reached or not receivers:
+        return ""
+    base = Links.of(settings.web).base
+    return f"links in alerts and messages begin with {base}, which only this machine opens; set web.external_url"
 
 
 def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Component]]:

@@ -455,7 +455,7 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: a requested model, or the whole server, was not available",
+              "summary": "{{ if $labels.model }}{{ $labels.model }} on {{ end }}{{ $labels.server }}: a requested model, or the whole server, was not available",
               "description": "Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Slowness after its return, such as cold executions, is a consequence. If a new version failed, users still get the old one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-unavailable.md"
             }

@@ -13,7 +13,9 @@ import yaml
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.link import CAUSED_BY, cause_of
 from diagnostics.signals.signal import Scope
+from tests.gen.conftest import ROOT, Promtool
 from tests.gen.shipped import files
+from tests.repository.pages import blocks, written
 from tests.service.notifications.alertmanagers import program
 
 OF_A_MODEL, OF_NONE = {Scope.MODEL}, {Scope.SERVER, Scope.GPU, Scope.ENSEMBLE}
@@ -70,6 +72,23 @@ def test_a_critical_cause_is_a_ticket_and_pages_nobody(config: Path) -> None:
     labels = ("severity=critical", "sender=diag", "check=cold-start")
     done = amtool("config", "routes", "test", f"--config.file={config}", *labels)
     assert done.stdout.strip() == "tickets"
+
+
+def test_an_outage_is_in_a_group_of_its_own_that_waits_for_no_other(config: Path) -> None:
+    labels = ("alertname=TritonDiagModelUnavailable", "severity=critical", "sender=diag")
+    done = amtool("config", "routes", "test", f"--config.file={config}", *labels)
+    first = yaml.safe_load(text())["route"]["routes"][0]
+    assert done.stdout.strip() == "tickets"
+    assert first["matchers"] == ['alertname="TritonDiagModelUnavailable"']
+
+
+def test_the_page_shows_a_configuration_of_prometheus_that_it_takes(promtool: Promtool, tmp_path: Path) -> None:
+    (shown,) = (one for one in blocks(written()["docs/how-to/prometheus.md"], "yaml") if "scrape_configs" in one)
+    (tmp_path / "prometheus.yml").write_text(shown)
+    (tmp_path / "rules").symlink_to(ROOT / "rules")
+    done = promtool("check", "config", tmp_path / "prometheus.yml")
+    assert done.returncode == 0, done.stderr
+    assert "SUCCESS" in done.stdout
 
 
 def models(check: str) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,24 @@ def test_a_second_service_touches_nothing_in_the_directory_of_the_first(
     with claimed(tmp_path), pytest.raises(CollectError, match="another diag serve keeps its history here"):
         running.run(None, environment, {}, ["http://a:8000"])
     assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == ["lock"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"alertmanager": {"urls": ["http://alertmanager:9093"]}}, "http://127.0.0.1:9177"),
+        ({"alertmanager": {"urls": ["http://alertmanager:9093"]}, "web": {"external_url": "https://diag.org"}}, ""),
+        ({"alertmanager": {"urls": ["http://alertmanager:9093"]}, "web": {"listen_address": "0.0.0.0:9177"}}, ""),
+        ({}, ""),
+    ],
+)
+def test_links_that_receivers_cannot_open_are_reported_at_the_start(settings: dict[str, Any], shown: str) -> None:
+    line = running.links_line(Settings.model_validate({"server": [{"url": "http://triton:8000"}], **settings}))
+    assert line == (
+        f"links in alerts and messages begin with {shown}, which only this machine opens; set web.external_url"
+        if shown
+        else ""
+    )
 
 
 @pytest.mark.parametrize(("directory", "origin"), [(None, "default"), ("kept", "DIAG_HISTORY__DIRECTORY")])

@@ -19,6 +19,7 @@ from diagnostics.checks.catalogue import HEADINGS, catalogue
 from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.gen.files import every_alert
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service import fleet_rows
@@ -257,6 +258,17 @@ def test_every_check_has_a_runbook_at_its_address(service: Serving) -> None:
         page = text_of(service, f"/runbooks/{check}")
 
         assert all(f"<h2>{heading}</h2>" in page for heading in HEADINGS), check
+
+
+def test_every_alert_of_the_shipped_rules_has_a_runbook_where_it_links_to(service: Serving) -> None:
+    alerts = every_alert(catalogue())
+
+    assert len(alerts) > len(catalogue()) + 20
+    for alert in alerts:
+        address = alert.annotations("/runbooks")["runbook_url"]
+        headings = HEADINGS if alert.id in catalogue() else ("Meaning", "Impact", "Diagnosis", "Mitigation")
+        page = text_of(service, address)
+        assert all(f"<h2>{heading}</h2>" in page for heading in headings), address
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import tail
 from diagnostics.anatomy.cells import Anatomy
-from diagnostics.checks.catalogue import RegisteredCheck, catalogue
+from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
@@ -40,9 +40,9 @@ class RunbookSection:
     blocks: tuple[Paragraph, ...]
 
 
-def parts(check: RegisteredCheck) -> tuple[RunbookSection, ...]:
-    """Return the sections of a check's runbook in order."""
-    return tuple(RunbookSection(heading=heading, blocks=_blocks(text)) for heading, text in check.sections().items())
+def parts(sections: Mapping[str, str]) -> tuple[RunbookSection, ...]:
+    """Return the sections of a runbook in order; `sections` are texts by heading, as of `RegisteredCheck.sections`."""
+    return tuple(RunbookSection(heading=heading, blocks=_blocks(text)) for heading, text in sections.items())
 
 
 def _blocks(text: str) -> tuple[Paragraph, ...]:
@@ -120,7 +120,7 @@ def reported(explanation: Explanation) -> Iterator[FindingView]:
             finding=finding,
             number=numbers[finding.id],
             cause=numbers.get(finding.caused_by or ""),
-            runbook=parts(catalogue()[finding.check]),
+            runbook=parts(catalogue()[finding.check].sections()),
             mean_after=phrases.mean_after(finding),
             beside=beside.get(finding.id, ""),
         )

@@ -17,6 +17,7 @@ from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.proposing import ChangeRequest
 from diagnostics.errors import CollectError, DiagError
+from diagnostics.gen.pages import runbook_of
 from diagnostics.render.explanation.html import drawn, parts, reported
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.text import as_text
@@ -330,15 +331,22 @@ class Pages:
             layers.setdefault(one.check.layer.value, []).append(one)
         return Shown("Runbooks", self.frame.content("runbooks.html", layers=layers.items()))
 
-    def runbook(self, check: str) -> Shown:
-        """What a check looks for, and what to do."""
-        one = catalogue().get(check)
-        if one is None:
-            return self.missing("There is no such check.")
-        opened = [found for found in self._context.service.board.read().incidents if found.check == check]
-        return Shown(
-            one.title, self.frame.content("runbook.html", one=one, sections=parts(one), incidents=opened), lives=True
-        )
+    def runbook(self, name: str) -> Shown:
+        """What a check looks for, or an alert of the shipped rules means, and what to do.
+
+        Such alerts link to `NAME.md` below the address that `diag gen --runbooks` is given.
+        """
+        name = name.removesuffix(".md")
+        one, alert = catalogue().get(name), runbook_of(name)
+        if one is not None:
+            title, about, sections = one.title, f"layer {one.check.layer.value}", parts(one.sections())
+        elif alert is not None:
+            title, about, sections = name, "an alert of Prometheus", parts(alert.sections())
+        else:
+            return self.missing("There is no such check, and no such alert.")
+        opened = [found for found in self._context.service.board.read().incidents if found.check == name]
+        values = {"title": title, "name": name, "about": about, "sections": sections, "incidents": opened}
+        return Shown(title, self.frame.content("runbook.html", **values), lives=True)
 
     def missing(self, what: str, status: int = 404) -> Shown:
         """Why there is no such page."""
