@@ -23,6 +23,8 @@ HARDLY_WAITS = 0.1
 _FEWEST_SPANS = 3
 # Ticks and clocks agree within less from minute to minute; a clock that was set by less changes no share that matters.
 _SET = 0.02
+# Clocks of machines drift by far less than this factor.
+_FAR = 2.0
 _FIX = "run on the server's machine, so that its processes and cgroup can be read"
 
 
@@ -48,7 +50,12 @@ def _seconds(samples: Sequence[HostSample]) -> float:
     rates = [seconds / counted for seconds, counted in spans if seconds > 0 and counted > 0]
     if len(rates) < _FEWEST_SPANS or len(known) < len(samples):
         return max(shown, 0.0)
-    counted = (known[-1][1] - known[0][1]) * median(rates)
+    usual = median(rates)
+    # All processors count a second each. A clock by which most spans are far from that was not set, it ticks coarsely.
+    cores = samples[-1].cores
+    if cores and not 1 / _FAR <= usual * cores <= _FAR:
+        return max(shown, 0.0)
+    counted = (known[-1][1] - known[0][1]) * usual
     return shown if abs(shown - counted) <= _SET * counted else counted
 
 

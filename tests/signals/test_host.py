@@ -152,6 +152,20 @@ def test_a_short_window_cannot_tell_growth_from_settling() -> None:
     assert growth(lambda at: 1e9 + 1e6 * at, minutes=5) is Missing.TOO_FEW_EVENTS
 
 
+def test_a_clock_that_ticks_coarsely_was_not_set() -> None:
+    """Most samples differ from the one before by no time that is worth the name."""
+
+    def sample(at: float) -> Mapping[str, object]:
+        pressed = f"some avg10=0 avg60=0 avg300=0 total={at * 0.1 * 1e6:.0f}\n"
+        shown = START + at // 20 * 20 + at * 1e-4
+        return {**host_body(START + at, 0.3, cores=8), "t": shown, "pressure_cpu": pressed}
+
+    stage = Stage("m", rate=40, execution=0.01, config=model_config("m"))
+    window = machine_window(SyntheticTriton(models=(stage,), cpu_busy=None), hosts=sample)
+
+    assert host.CPU_PRESSURE.read(view_of(window, "m")).value == pytest.approx(0.1, abs=0.02)
+
+
 @pytest.mark.parametrize("jump", [0.0, 3.0, -3.0, 600.0])
 def test_a_clock_that_is_set_leaves_the_share_of_a_quota_as_it_was(jump: float) -> None:
     def sample(at: float) -> Mapping[str, object]:
