@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median, quantiles
 
 from diagnostics.signals.counting import FEWEST_EVENTS, absent, disorder
@@ -41,7 +42,9 @@ def _standstill(view: ModelView) -> Reading:
     newest = (next(filter(_moved, reversed(view.steps(source))), None) for source in seen)
     done = [step.end for step in newest if step is not None]
     doubted = [at for source in seen for table in view.tables(source) for at in table.doubted_at]
-    since = max([waiting_since, *done, *doubted])
+    # Who no longer waits was executed, whatever the counters say.
+    taken = [at for (_, sooner), (at, later) in pairwise(pending) if later < sooner]
+    since = max([waiting_since, *done, *doubted, *taken])
     seconds = max(pending[-1][0] - since, 0.0)
     longest = max(seconds, _since_last_inference(view)) if since == pending[0][0] else seconds
     return Reading.of(seconds, Unit.SECONDS, METRICS, high=longest, events=pending[-1][1])

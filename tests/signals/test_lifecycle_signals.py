@@ -38,6 +38,12 @@ class TestStandstills:
         assert STANDSTILL_SECONDS.read(view).value == 4.0  # nothing waited yet at the read after the last execution
         assert WAITING_NOW.read(view).value == 90
 
+    def test_requests_that_no_longer_wait_were_executed_where_counters_stand_still(self) -> None:
+        """A proxy's cache repeats the counters, or they were lost and stay at zero."""
+        story = [BUSY] * 10 + [Did(pending=waiting) for waiting in (6, 4, 2, 5, 2, 4, 7)]
+
+        assert STANDSTILL_SECONDS.read(view_of(reported({KEY: story}), "m")).value == 4.0
+
     def test_an_idle_model_does_not_stand_still(self) -> None:
         assert STANDSTILL_SECONDS.read(view_of(reported({KEY: [BUSY] * 3 + [Did()] * 10}), "m")).value == 0
 
