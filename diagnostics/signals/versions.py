@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from statistics import median
 from typing import NamedTuple
 
 from diagnostics.signals.executions import STATISTICS_FIX
 from diagnostics.signals.lifecycle import execution_seconds, warm_steps, worked
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
+from diagnostics.signals.stalls import changes_capacity, loads_seen
 from diagnostics.units import Unit
 from diagnostics.window.counters import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
@@ -18,6 +21,7 @@ from diagnostics.wire.json_body import decimal
 FEWEST_EXECUTIONS = 10
 # Clocks and placement move the same kernels by a tenth from load to load.
 AS_FAST = 1.1
+_RELOAD = "reload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,16 @@ def compared(view: ModelView) -> VersionComparison | Missing:
     for source in (STATISTICS, METRICS):
         sides = _sides(view, source)
         if sides is not None:
-            return _compare(*sides, source)
+            found = _compare(*sides, source)
+            return Missing.CONFLICTING if _shares_more(view, found) else found
     return Missing.IDLE
+
+
+def _shares_more(view: ModelView, found: VersionComparison | Missing) -> bool:
+    """Return whether a version that is slower since its reload got other instances then: these share what they use."""
+    if isinstance(found, Missing) or found.before != _RELOAD or found.new <= AS_FAST * found.old:
+        return False
+    return any(changes_capacity(view, load) for load in loads_seen(view))
 
 
 def _sides(view: ModelView, source: str) -> tuple[Sequence[CounterStep], Sequence[CounterStep], str] | None:
@@ -56,7 +68,7 @@ def _sides(view: ModelView, source: str) -> tuple[Sequence[CounterStep], Sequenc
         return None
     epochs = _epochs(view, source)
     if len(epochs) >= 2:
-        return epochs[-2], epochs[-1], "reload"
+        return epochs[-2], epochs[-1], _RELOAD
     if not epochs or earlier is None:
         return None
     old = _epochs(_of_version(view, earlier), source)
@@ -97,13 +109,28 @@ def _compare(
     total = sum(weight.values())
     if total <= 0:
         return Missing.IDLE
+    past, mean = (sum(weight[size] * side[size][1] for size in sizes) / total for side in (then, now))
     return VersionComparison(
-        old=sum(weight[size] * then[size][1] for size in sizes) / total,
-        new=sum(weight[size] * now[size][1] for size in sizes) / total,
+        old=past,
+        new=min(mean, past * _usual_ratio(new, {size: then[size][1] for size in sizes})),
         executions=total,
         before=before,
         source=source,
     )
+
+
+def _usual_ratio(steps: Sequence[CounterStep], old: Mapping[int, float]) -> float:
+    """Return the middle one of the reads' ratios of executions to old ones of the same sizes, which last `old` seconds.
+
+    What is built otherwise is slower in most reads; what the host does beside a load makes a few of them long.
+    """
+    ratios = list[float]()
+    for step in steps:
+        runs = {size: run for size, run in _by_size([step]).items() if size in old}
+        expected = sum(executions * old[size] for size, (executions, _) in runs.items())
+        if expected > 0:
+            ratios.append(sum(executions * seconds for executions, seconds in runs.values()) / expected)
+    return median(ratios) if ratios else inf
 
 
 def _begins(steps: Sequence[CounterStep]) -> bool:

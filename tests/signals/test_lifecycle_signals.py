@@ -135,6 +135,24 @@ class TestVersions:
         assert VERSION_BEFORE.read(view_of(window, "m", "2")).value == 1
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "1")).value == 1.0
 
+    def test_some_slow_reads_after_a_reload_are_no_regression(self) -> None:
+        """New instances start beside those that serve, and take the host's processors for some seconds."""
+        slow = Did(requests=40, infer=0.06)
+        story = [*[BUSY] * 5, replace(BUSY, anew=True), slow, slow, *[BUSY] * 6]
+
+        assert VERSION_SLOWDOWN.read(view_of(reported({KEY: story}), "m")).value == pytest.approx(1.0)
+
+    def test_a_version_that_is_slower_with_other_instances_may_share_what_they_use(self) -> None:
+        slow = Did(requests=40, infer=0.04)
+        scrapes = story_scrapes({KEY: [*[BUSY] * 5, replace(slow, anew=True), *[slow] * 6]})
+        read = [
+            config_read(Stage("m", config=model_config("m", groups=[{"kind": "KIND_CPU", "count": count}])), at)
+            for at, count in ((0.0, 2), (12.05, 6))
+        ]
+
+        assert VERSION_SLOWDOWN.read(view_of(window_of(scrapes), "m")).value == pytest.approx(2.0)
+        assert VERSION_SLOWDOWN.read(view_of(window_of([*scrapes, *read]), "m")).missing is Missing.CONFLICTING
+
     def test_larger_batches_are_no_regression(self) -> None:
         larger = Did(requests=40, infer=0.05, size=8)
         window = reported({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [larger] * 5})
