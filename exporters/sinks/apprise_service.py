@@ -37,6 +37,9 @@ class AppriseService:
         except ImportError:
             hint = "pip install 'triton-diagnostics[notify]'"
             raise UsageError("apprise is not installed", where=setting, hint=hint) from None
+        from exporters.sinks.bounded_requests import bound_answers
+
+        bound_answers()
         with _warnings():
             made = apprise.Apprise.instantiate(url, asset=_asset(), suppress_exceptions=True)
         if made is None:

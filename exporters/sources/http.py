@@ -114,7 +114,7 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-_TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https": _SecurePool}
+TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https": _SecurePool}
 
 
 def timely_connections(timeout: float, **tls: Any) -> urllib3.PoolManager:
@@ -124,7 +124,7 @@ def timely_connections(timeout: float, **tls: Any) -> urllib3.PoolManager:
     `tls` are its arguments of TLS.
     """
     manager = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=timeout, read=timeout), **tls)
-    manager.pool_classes_by_scheme = _TIMELY_POOLS
+    manager.pool_classes_by_scheme = TIMELY_POOLS
     return manager
 
 

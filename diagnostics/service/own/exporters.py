@@ -47,6 +47,7 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.own.receipts import MonitoredMetricExporter, MonitoredSpanExporter, Receipt, SdkLogCapture
 from diagnostics.service.own.telemetry import GRPC, OtelSignal
 from diagnostics.service.own.tracer import OwnSpan, SpanRole, Value
+from exporters.sinks.bounded_requests import bound_answers
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _UNITS = {"seconds": "s", "bytes": "By"}
@@ -270,6 +271,8 @@ def _exporters(signal: OtelSignal, receipt: Receipt) -> Iterator[Any]:
     spans = signal.name == "traces"
     if signal.protocol:
         way = "grpc" if signal.protocol == GRPC else "http"
+        if way == "http":
+            bound_answers()
         kind, name = ("trace", "OTLPSpanExporter") if spans else ("metric", "OTLPMetricExporter")
         module = import_module(f"opentelemetry.exporter.otlp.proto.{way}.{kind}_exporter")
         try:
