@@ -20,6 +20,7 @@ from diagnostics.diagnosis.diagnose import DiagnosisOptions, diagnose
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.gen.files import every_alert
+from diagnostics.gen.slo_rules import slo_runbooks
 from diagnostics.render import phrases
 from diagnostics.render.plain import clean
 from diagnostics.service import fleet_rows
@@ -269,6 +270,8 @@ def test_every_alert_of_the_shipped_rules_has_a_runbook_where_it_links_to(servic
         headings = HEADINGS if alert.id in catalogue() else ("Meaning", "Impact", "Diagnosis", "Mitigation")
         page = text_of(service, address)
         assert all(f"<h2>{heading}</h2>" in page for heading in headings), address
+    for name in slo_runbooks():
+        assert "<h2>Mitigation</h2>" in text_of(service, f"/runbooks/{name}.md"), name
 
 
 @pytest.mark.parametrize(

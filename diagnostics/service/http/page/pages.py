@@ -18,6 +18,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.proposing import ChangeRequest
 from diagnostics.errors import CollectError, DiagError
 from diagnostics.gen.pages import runbook_of
+from diagnostics.gen.slo_rules import RUNBOOKS as OF_OBJECTIVES
 from diagnostics.render.explanation.html import drawn, parts, reported
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.text import as_text
@@ -337,7 +338,7 @@ class Pages:
         Such alerts link to `NAME.md` below the address that `diag gen --runbooks` is given.
         """
         name = name.removesuffix(".md")
-        one, alert = catalogue().get(name), runbook_of(name)
+        one, alert = catalogue().get(name), runbook_of(name) or OF_OBJECTIVES.get(name)
         if one is not None:
             title, about, sections = one.title, f"layer {one.check.layer.value}", parts(one.sections())
         elif alert is not None:
