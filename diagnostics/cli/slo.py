@@ -26,6 +26,7 @@ Examples:
   diag slo slow.tar.xz --slo slos.yaml           what a recording says of objectives
   diag slo prometheus+http://prometheus:9090 --slo slos.yaml
   diag slo rules slos.yaml > slo-rules.yaml      recording rules and burn alerts
+  diag slo rules --config.file diag.toml         of the objectives in settings
 
 \b
 FILE is OpenSLO (openslo/v1), Sloth (prometheus/v1), or a list slo: of the short
@@ -179,18 +180,20 @@ def _exit_code(reported: SloReply, fail_on: str) -> int:
 
 
 @command.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
+@click.option("--config.file", "config_file", type=_FILE, help="The settings of diag serve, and their objectives.")
 @click.option("--prometheusrule", is_flag=True, help="As a PrometheusRule for the operator, instead of a rule file.")
 @click.option(
     "--runbooks", default="runbooks", show_default=True, metavar="URL", help="Where you publish rules/runbooks/."
 )
-def rules(files: tuple[Path, ...], prometheusrule: bool, runbooks: str) -> None:
+def rules(files: tuple[Path, ...], config_file: Path | None, prometheusrule: bool, runbooks: str) -> None:
     """Print recording rules and burn alerts for the objectives of FILE."""
     from diagnostics.gen.slo_rules import prometheus_rule, rule_file
     from diagnostics.slo.burn import cautions
-    from diagnostics.slo.reading import read_slos
 
-    slos = read_slos(files)
+    slos = _objectives(files, config_file)
+    if not slos:
+        raise UsageError("there are no objectives", hint="name a file of them, or settings with --config.file")
     for caution in (text for slo in slos for text in cautions(slo)):
         click.echo(f"diag: {caution}", err=True)
     if "://" not in runbooks:

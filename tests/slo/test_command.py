@@ -113,7 +113,7 @@ def test_shares_that_are_reported_add_up(parts: list[float], reported: list[str]
             2,
             "prometheus+http://a:1: is asked alone",
         ),
-        (("rules",), 2, "FILE"),
+        (("rules",), 2, "name a file of them, or settings with --config.file"),
     ],
 )
 def test_what_cannot_be_reported_is_one_clear_line(
@@ -134,6 +134,15 @@ def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixt
     reported = capsys.readouterr()
     assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in reported.out
     assert reported.err == ""
+
+
+def test_rules_of_the_objectives_in_settings_come_out_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "diag.toml"
+    slo = "[[slo]]\nname = 'up'\nobjective = 0.999\nmodel = 'm'\navailability = true\nperiod = '30d'\n"
+    settings.write_text(f"[[server]]\nurl = 'http://a:8000'\n{slo}")
+
+    assert main(["slo", "rules", "--config.file", str(settings)]) == 0
+    assert "triton-slo-up" in capsys.readouterr().out
 
 
 def test_a_file_of_settings_is_not_taken_for_objectives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
