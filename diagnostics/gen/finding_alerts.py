@@ -113,9 +113,17 @@ def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> dict[str, Tree
             "group_interval": "5m",
             "repeat_interval": "12h",
             "routes": [
-                # An outage does not wait for the interval of the causes that its server's group has shown before.
-                {"matchers": [f'alertname="{alert_name("model-unavailable")}"'], "receiver": "tickets"},
-                # A cause is a ticket, however severe; what pages is an objective that burns.
+                # What refuses requests counts none, so no objective burns for it. Its group waits for no other alert.
+                {
+                    "matchers": [
+                        f'alertname="{alert_name("model-unavailable")}"',
+                        f'sender="{SENDER}"',
+                        'severity="critical"',
+                    ],
+                    "receiver": "pager",
+                    "repeat_interval": "1h",
+                },
+                # Any other cause is a ticket, however severe; what pages is an objective that burns.
                 {"matchers": [f'sender="{SENDER}"', 'severity="critical"'], "receiver": "tickets"},
                 {"matchers": ['severity="critical"'], "receiver": "pager", "repeat_interval": "1h"},
                 {"matchers": ['severity="info"'], "receiver": "log", "repeat_interval": "1w"},
