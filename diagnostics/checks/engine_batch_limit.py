@@ -124,7 +124,8 @@ def _finding(ledger: Ledger, subject: Subject, cache: str) -> Fires:
 def _suggestion(ledger: Ledger, subject: Subject, slots: int) -> Suggestion:
     wanted = _wanted(slots, ledger.read(ENGINE_PEAK_HELD, subject).value or 0.0)
     if kind := ledger.evidence.server_kind(subject):
-        return restarted_with(kind, subject, kind.slots, wanted, slots)
+        setting = Setting(path="engine.max_batch_size", value=wanted)
+        return restarted_with(kind, subject, kind.slots, setting, slots)
     config = ledger.evidence.config(subject)
     if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
         return Suggestion(

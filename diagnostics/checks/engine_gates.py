@@ -107,11 +107,15 @@ def with_advice(suggestion: Suggestion, more: str) -> Suggestion:
 
 
 def restarted_with(
-    kind: ServerKind, subject: Subject, option: ServerOption | None, wanted: int, now: int
+    kind: ServerKind, subject: Subject, option: ServerOption | None, setting: Setting, now: int
 ) -> Suggestion:
     """Return how to change a limit of a server other than Triton: with an option of its own."""
+    wanted = setting.value if isinstance(setting.value, int) else now
     how = f"with {option.setting(wanted)}" if option else f"so that its limit is {wanted}"
-    return Suggestion(text=f"restart {kind.restarted} for {subject.model} {how} instead of {now}")
+    return Suggestion(
+        text=f"restart {kind.restarted} for {subject.model} {how} instead of {now}",
+        change=ConfigChange(model=subject.model or "", settings=(setting,)),
+    )
 
 
 def _wanted_tokens(ledger: Ledger, subject: Subject) -> int | None:

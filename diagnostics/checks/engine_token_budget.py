@@ -103,7 +103,8 @@ def _finding(ledger: Ledger, subject: Subject) -> Fires:
 
 def _suggestion(ledger: Ledger, subject: Subject, budget: int) -> Suggestion:
     if kind := ledger.evidence.server_kind(subject):
-        return restarted_with(kind, subject, kind.tokens, 2 * budget, budget)
+        setting = Setting(path="engine.max_num_tokens", value=2 * budget)
+        return restarted_with(kind, subject, kind.tokens, setting, budget)
     config, stated = ledger.evidence.config(subject), not ledger.evidence.read(ENGINE_TOKEN_BUDGET, subject).estimated
     text = (
         f"build the engine of {subject.model} with a larger max_num_tokens, or turn on chunked context for long prompts"

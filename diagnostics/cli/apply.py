@@ -180,6 +180,8 @@ def _suggested(before: SourceEvidence, check: str | None) -> tuple[ConfigChange,
         change = finding.suggestion.change if finding.suggestion else None
         if change is None or (check is not None and finding.check != check):
             continue
+        if before.evidence.server_kind(finding.subject) is not None:
+            continue  # an option of another server than Triton: no repository holds it
         if finding.doubt:
             raise UsageError(
                 f"{finding.check}: {finding.doubt}", hint="name the change with --set to try it all the same"

@@ -12,8 +12,10 @@ from diagnostics.checks.check import Fires, Prediction, Suggestion
 from diagnostics.diagnosis.finding import Effect, EndToEnd, Finding, Unpredicted
 from diagnostics.diagnosis.run import Result
 from diagnostics.errors import DiagError
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.evidence.ledger import EntryPoint
+from diagnostics.forecast.engine_fit import FittedLoop, fit_loop, is_loop
+from diagnostics.forecast.engine_forecast import engine_forecast, settled_loop
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage, ModelDoubt, nested_calls
 from diagnostics.forecast.fitting import fit
@@ -221,6 +223,7 @@ class Predictor:
     anatomy: Sequence[Anatomy]
     _fits: dict[Subject, Fitted | Unpredicted] = field(default_factory=dict)
     _requested: dict[tuple[str, str], Intervention | Unpredicted | None] = field(default_factory=dict)
+    _loops: dict[Subject, FittedLoop] = field(default_factory=dict)
 
     def requested(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
         """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
@@ -233,7 +236,7 @@ class Predictor:
         suggestion, fires = finding.suggestion, result.fires
         if suggestion is None or fires is None:
             return None
-        if not modelled(suggestion):
+        if not modelled(suggestion) or self.evidence.server_kind(result.subject) is not None:
             return outside(fires, finding.impact.seconds_per_request)
         on = self._entry(result)
         fitted = self._fitted(on) if on is not None else Unpredicted(because="no request passed it in the window")
@@ -244,6 +247,40 @@ class Predictor:
             after
             if isinstance(after, Unpredicted)
             else Intervention(fitted=fitted, after=after, evidence=self.evidence)
+        )
+
+    def by_iterations(self, finding: Finding, doubt: str) -> Effect | None:
+        """Return what a change of an engine without Triton does, by its simulated iterations; None of all else.
+
+        Raises:
+            Unpredictable: its iterations were not read, or what the change does cannot be told.
+
+        """
+        change, on = finding.suggestion and finding.suggestion.change, finding.subject
+        if not change or not isinstance(self.evidence, WindowEvidence) or self.evidence.server_kind(on) is None:
+            return None
+        key = Subject(server=on.server, model=on.model)
+        if not is_loop(self.evidence, key):
+            return None
+        if key not in self._loops:
+            self._loops[key] = settled_loop(fit_loop(self.evidence, key))
+        found = engine_forecast(self._loops[key], WhatIf(changes=(change,)))
+        now, then = found.measured_mean, found.predicted
+        if now is None or not found.baseline.accounts_for(now):
+            return Unpredicted(because="its simulated iterations do not take as long as was measured")
+        if then.mean is None:
+            return unsteady("the simulation finds no steady state of its engine with it", overrules=False)
+        return EndToEnd(
+            entry=on.model or "",
+            now_mean=now,
+            now_p95=None,
+            mean=then.mean,
+            p95=None,
+            stage=None,
+            simulated=True,
+            assumptions=found.assumptions,
+            doubt=doubt,
+            saving=_saved(now, found.baseline, then),
         )
 
     def together(self, several: Sequence[tuple[Finding, Result]]) -> Intervention | None:

@@ -257,6 +257,8 @@ class _Validator:
         def make() -> Effect | None:
             requested = self._together.get(finding.id) or self._requested(finding)
             try:
+                if simulate and (found := self._predictor.by_iterations(finding, doubt)):
+                    return found
                 return (
                     effect(requested, finding, simulations, doubt) if isinstance(requested, Intervention) else requested
                 )
