@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -29,6 +30,7 @@ from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.load import load
 from diagnostics.store.database import database_of
 from diagnostics.wire.records import BodyKind
+from diagnostics.wire.spans import MODEL_NAME, SERVICE_NAME
 from exporters.sources.access import SourceOptions, read_secret
 from exporters.sources.http import redirected
 from exporters.sources.triton import discover
@@ -304,6 +306,7 @@ SETTINGS = """
 listen_address = "127.0.0.1:0"
 bearer_token_file = "{folder}/web-token"
 config_file = "{folder}/web.yml"
+mcp = true
 [collect]
 interval = "1s"
 timeout = "1s"
@@ -323,6 +326,14 @@ bearer_token_file = "{folder}/hook-token"
 secret_file = "{folder}/hook-secret"
 [[webhook]]
 url = "http://127.0.0.1:{receiver}/taken"
+[[notification]]
+name = "chat"
+url_file = "{folder}/chat"
+min_severity = "info"
+[[notification]]
+name = "pager"
+url_env = "PAGER"
+min_severity = "info"
 [[server]]
 url = "http://127.0.0.1:{port}"
 metrics_url = "http://127.0.0.1:{metrics}/metrics"
@@ -386,6 +397,22 @@ def discovered(folder: Path, receiver: FakeServer) -> None:
     receiver.routes |= {f"GET {path}": refusing for path in SOURCES[1:]}
 
 
+def traced() -> bytes:
+    """Return a span of a served model, whose name and attributes hold secrets."""
+    now = time.time_ns()
+    texts = {
+        MODEL_NAME: "chat",
+        "http.url": f"http://u:{secret('z')}@h/?token={secret('z')}",
+        "api_key": secret("z"),
+        "http.request.header.authorization": f"Bearer {secret('z')}",
+    }
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in texts.items()]
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": f"GET http://u:{secret('z')}@h", "attributes": attributes}
+    span |= {"startTimeUnixNano": str(now - 10**8), "endTimeUnixNano": str(now)}
+    named = {"attributes": [{"key": SERVICE_NAME, "value": {"stringValue": f"shop --token {secret('z')}"}}]}
+    return json.dumps({"resourceSpans": [{"resource": named, "scopeSpans": [{"spans": [span]}]}]}).encode()
+
+
 SOURCES = ("/list", "/fails", "/prometheus/api/v1/targets?state=active", PODS)
 
 
@@ -419,12 +446,17 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path, log_format: str) -> 
         messages: list[bytes] = []
         receiver.routes["POST /am/api/v2/alerts"], receiver.routes["POST /taken"] = taking(alerted), taking(messages)
         (tmp_path / "hook").write_text(f"{receiver.url}{hook}")
+        chat = f"json://u:{secret('c')}@127.0.0.1:{receiver.port}"
+        (tmp_path / "chat").write_text(f"{chat}/{secret('c')}?+X-Key={secret('c')}")
+        receiver.routes[f"POST /{secret('c')}"] = status(400, f"u:{secret('c')} may not".encode())
         file = tmp_path / "diag.toml"
         ports = {"port": fake.port, "metrics": fake.port + 2, "closed": fake.port + 1, "receiver": receiver.port}
         discovered(tmp_path, receiver)
         file.write_text((SETTINGS + DISCOVERY).format(folder=tmp_path, format=log_format, name="triton", **ports))
         variables = {**environment(), "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {secret('o')}"}
         variables |= {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_TRACES_EXPORTER": "otlp"}
+        variables |= {"PAGER": f"jsons://u:{secret('n')}@127.0.0.1:{receiver.port}/{secret('n')}"}
+        variables |= {"https_proxy": f"http://u:{secret('x')}@127.0.0.1:1", "DIAG_BASIC_AUTH": f"u:{secret('e')}"}
         words = [sys.executable, "-m", "tests.hostile.entry", "serve", "--config.file", str(file)]
         checked = subprocess.run([*words, "--check-config"], env=variables, capture_output=True, timeout=60, check=True)
         log = tmp_path / "log"
@@ -433,6 +465,7 @@ def test_no_secret_of_the_service_comes_out(tmp_path: Path, log_format: str) -> 
         try:
             until(lambda: {f"GET {path}" for path in SOURCES} <= {path for path, _ in receiver.seen}, 60)
             answers = dict(_requested(running, log))
+            until(lambda: f"POST /{secret('c')}" in {path for path, _ in receiver.seen}, 60)
             until(lambda: b"model-unavailable" in b"".join(alerted) and b"model-unavailable" in b"".join(messages), 60)
             titles = [Path(f"/proc/{one}/cmdline").read_bytes() for one in _family(running.pid)]
         finally:
@@ -457,6 +490,13 @@ def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[st
         return pool.request("GET", f"http://127.0.0.1:{port}{path}").data
 
     until(lambda: json.loads(requested("/api/v1/state"))["deployments"], 60)
+    taken = pool.request(
+        "POST",
+        f"http://127.0.0.1:{port}/v1/traces",
+        body=traced(),
+        headers={**pool.headers, "Content-Type": "application/json"},
+    )
+    assert taken.status == 200, taken.data
     failing = (b"/fails", b"kubernetes", b"dns", b"/prometheus")  # sources of discovery
     until(lambda: all(source in requested("/api/v1/state") for source in failing), 60)
     name = json.loads(requested("/api/v1/state"))["deployments"][0]["name"]
@@ -481,6 +521,12 @@ def _requested(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[st
         f"/deployments/{name}/what-if?rate=2x",
     ):
         yield path, requested(path)
+    kinds = {**pool.headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for tool, given in {"state": {}, "incidents": {}, "explain": {"deployment": name}}.items():
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+        answer = pool.request("POST", f"http://127.0.0.1:{port}/mcp", body=json.dumps(call), headers=kinds)
+        assert answer.status == 200, answer.data
+        yield f"/mcp {tool}", answer.data
     pool.clear()
 
 
