@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from diagnostics.cli.generated_files import update
 from diagnostics.errors import not_installed
-from diagnostics.gen.update import update
 
 try:
     from dashboards import anatomy, engine, gpu, model, overview, service, slo

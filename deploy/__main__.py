@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from diagnostics.cli.generated_files import update
 from diagnostics.errors import not_installed
-from diagnostics.gen.update import update
 
 try:
     from helm_python import Chart

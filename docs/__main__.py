@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from diagnostics.gen.update import update
+from diagnostics.cli.generated_files import update
 from docs.checks_page import checks_page
 from docs.command_pages import cli_page, shared_files
 from docs.http_page import http_page
