@@ -240,7 +240,7 @@ def callers_wait(ledger: Ledger, subject: Subject, saved: Reading) -> Reading:
         return none
     calls = entry.weight / around.weight
     part = min(max(saved.value, 0.0) * calls / held.value, 1.0)
-    return Reading.of(queue.value * part / calls, Unit.SECONDS, queue.source, estimated=True)
+    return Reading.of(queue.value * part / calls, Unit.SECONDS, queue.source, estimated=queue.estimated)
 
 
 def _seconds(forecast: StageForecast) -> float:

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from diagnostics.signals.counting import ENOUGH_EVENTS, absent, mean_of
-from diagnostics.signals.settings import CONFIGURATION, INSTANCES, compute_seconds, one_request_per_execution
+from diagnostics.signals.settings import (
+    CONFIGURATION,
+    INSTANCES,
+    compute_seconds,
+    executed_requests,
+    one_request_per_execution,
+)
 from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, constant, fit
 from diagnostics.units import Unit
@@ -35,7 +41,7 @@ def _execution_seconds_from_requests(view: ModelView) -> Reading:
         return absent(view, METRICS, Unit.SECONDS)
     return mean_of(
         compute_seconds(delta),
-        delta.values[Counter.SUCCESS],
+        executed_requests(delta),
         Unit.SECONDS,
         METRICS,
         delta,
@@ -85,7 +91,7 @@ def _busy_share_bound(view: ModelView) -> Reading:
         return Reading.unknown(instances.missing or Missing.NOT_EXPORTED, Unit.RATIO, instances.source)
     if delta is None or not _has_compute(delta) or Counter.EXECUTIONS not in delta.values:
         return absent(view, METRICS, Unit.RATIO)
-    requests, executions = delta.values[Counter.SUCCESS], delta.values[Counter.EXECUTIONS]
+    requests, executions = executed_requests(delta), delta.values[Counter.EXECUTIONS]
     if requests <= 0 or executions <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
     compute, lanes = compute_seconds(delta), delta.seconds * instances.value

@@ -107,6 +107,22 @@ def test_one_request_per_execution_makes_the_metrics_exact() -> None:
     assert not reading.estimated
 
 
+def test_what_a_cache_answers_is_no_part_of_an_execution() -> None:
+    """As many requests again are answered by the cache, and count as successes."""
+    stage = Stage("m", rate=20, execution=0.02, config=ONE)
+    hits = [20 * (100.0 + 5.0 * number) for number in range(13)]
+    triton = SyntheticTriton(
+        models=(stage,),
+        alter=lambda _, rows: {key: replace(row, requests=2 * row.requests) for key, row in rows.items()},
+        extra_metrics=lambda number: [f'nv_cache_num_hits_per_model{{model="m",version="1"}} {hits[number]:.0f}'],
+    )
+    view = view_of(triton.without(BodyKind.STATISTICS).window(), "m")
+
+    assert EXECUTION_SECONDS.read(view).value == pytest.approx(0.02)
+    assert not EXECUTION_SECONDS.read(view).estimated
+    assert INSTANCE_BUSY_SHARE.read(view).value == pytest.approx(20 * (0.02 + DISPATCH_GAP))
+
+
 def test_a_published_dump_of_a_full_instance_reads_full() -> None:
     """1,436 requests in 386 executions within 18.3 s; duration sums would say 4.3 busy instances."""
     dump = Counts(requests=1436, items=1436, executions=386, infer=78.984688, batches={4: (386, 18.025912)})
