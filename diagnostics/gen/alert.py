@@ -12,7 +12,7 @@ from diagnostics.slo.bins import stretches
 PREFIX = "TritonDiag"
 # A template of Prometheus that stands for the value of one label.
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_GIVEN = re.compile(r"\{\{ if \$labels\.(\w+) \}\}(.*?)\{\{ end \}\}")
+_GIVEN = re.compile(r"\{\{ if \$labels\.(\w+) \}\}([^{}]*)\{\{ end \}\}")
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
@@ -113,8 +113,8 @@ def group_name(prefix: str, group: str) -> str:
 
 def filled(text: str, labels: Mapping[str, str]) -> str:
     """Return the text as Prometheus shows it: templates of labels replaced, by nothing where the label is missing."""
-    text = _GIVEN.sub(lambda at: at[2] if labels.get(at[1]) else "", text)
-    return _LABEL.sub(lambda at: labels.get(at[1], ""), text)
+    shown = _LABEL.sub(lambda at: labels.get(at[1], ""), text)
+    return _GIVEN.sub(lambda at: at[2] if labels.get(at[1]) else "", shown)
 
 
 def given(name: str, text: str) -> str:
