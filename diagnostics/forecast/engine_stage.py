@@ -6,7 +6,7 @@ loop alone knows lengths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Phase, anatomies
@@ -24,6 +24,7 @@ from diagnostics.tuning.simulation.scenario import ClosedLoop
 
 # A loop that gives another time than was measured by more than this part has not found what the engine does.
 _OFF = 0.1
+_CONSTANT = "the other stages delay every request equally: percentiles and first tokens leave out how their queues vary"
 _UNSTEADY = "record a window in which as many requests are answered as come"
 
 
@@ -76,13 +77,15 @@ class EngineStage:
         """
         made = engine_performance(self.loop, None if request is None else self.what_if(request), seed=seed)
         rest, stage = self._rest_beside(others), made.stages[0]
+        drawn = _beside(made.drawn, rest, others)
         return replace(
             others,
-            mean=_later(made.mean, rest),
+            mean=_spanning(_later(made.mean, rest), drawn),
             p50=_later(made.p50, rest),
             p95=_later(made.p95, rest),
             p99=_later(made.p99, rest),
             mean_most=None if made.mean_most is None else made.mean_most + rest,
+            drawn=drawn,
             throughput=made.throughput,
             stages=tuple(replace(stage, engine=True) if one.model == self.model else one for one in others.stages),
             engine=_from_the_entry(made, rest),
@@ -99,7 +102,7 @@ class EngineStage:
 
     def assumptions(self, request: WhatIf) -> tuple[str, ...]:
         """Return what the loop's numbers rest on."""
-        return changed_loop(self.loop, self.what_if(request)).assumptions
+        return (*changed_loop(self.loop, self.what_if(request)).assumptions, _CONSTANT)
 
 
 def engine_stage(evidence: WindowEvidence, fitted: Fitted, on: Subject) -> Callable[[], EngineStage] | None:
@@ -175,6 +178,28 @@ def _from_the_entry(made: Performance, rest: float) -> EngineLatency:
     return replace(
         engine, first_token=_later(engine.first_token, rest), first_token_p95=_later(engine.first_token_p95, rest)
     )
+
+
+def _beside(drawn: Sequence[float | None], rest: float, others: Performance) -> tuple[float | None, ...]:
+    """Return each draw of the engine with the other stages: what these vary by is that of the draw of the same number.
+
+    None where a side has no steady state in it.
+    """
+    if others.mean is None or len(others.drawn) != len(drawn):
+        return tuple(None if one is None else one + rest for one in drawn)
+    return tuple(
+        None if own is None or other is None else max(own + rest + other - others.mean.value, own)
+        for own, other in zip(drawn, others.drawn, strict=True)
+    )
+
+
+def _spanning(one: Estimate | None, drawn: Sequence[float | None]) -> Estimate | None:
+    """Return the number with an interval that holds the draws, too; without an upper end where one has no value."""
+    if one is None:
+        return None
+    known = [value for value in drawn if value is not None]
+    high = None if one.high is None or len(known) < len(drawn) else max([one.high, *known])
+    return Estimate(value=one.value, low=min([one.low, *known]), high=high)
 
 
 def _later(one: Estimate | None, seconds: float) -> Estimate | None:

@@ -149,7 +149,7 @@ class SchedulerModel:
                 assumptions=(*found.assumptions, *stage.assumptions(what_if)),
             )
         found = forecast(self.fitted, what_if, seed=seed)
-        if self.engine is None or not self._moves_engine(what_if):
+        if self.engine is None or not self._moves_engine(what_if) or not found.predicted.stable:
             return found
         now, then = self.engine.latency(None, seed), self.engine.latency(what_if, seed)
         if now is None or then is None:
@@ -157,7 +157,7 @@ class SchedulerModel:
         return replace(
             found,
             baseline=replace(found.baseline, engine=now),
-            predicted=replace(found.predicted, engine=then if found.predicted.stable else None),
+            predicted=replace(found.predicted, engine=then),
             assumptions=(
                 *found.assumptions,
                 "the time to the first token and per token are those of the engine's simulated iterations; the whole "

@@ -9,6 +9,7 @@ import pytest
 from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, proposed, swept
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.forecast.performance import saving
 from diagnostics.wire.capture import open_capture
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.forecast.engine_pages import seen_in
@@ -38,6 +39,25 @@ def test_half_the_tokens_of_answers_take_half_of_the_time(steady: SourceEvidence
     assert after.engine.per_token is not None
     assert before.engine.per_token is not None
     assert after.engine.per_token.value == pytest.approx(before.engine.per_token.value, rel=0.1)
+
+
+def test_other_lengths_cost_what_the_interval_of_the_difference_holds(steady: SourceEvidence) -> None:
+    found = proposed(steady, ChangeRequest(output_tokens="2x", entry="chat")).forecast
+    longer = saving(found.baseline, found.predicted)
+
+    assert longer is not None
+    assert longer.high is not None
+    assert longer.low <= longer.value <= longer.high < 0
+    assert any("leave out how their queues vary" in one for one in found.assumptions)
+
+
+def test_what_cannot_keep_up_rests_on_nothing_of_the_engine_that_is_not_shown() -> None:
+    evidence = recorded("captures/cpu-handed-single-instance.tar.xz")
+    found = proposed(evidence, ChangeRequest(rate="2x", entry="chat")).forecast
+
+    assert not found.predicted.stable
+    assert found.baseline.engine is None
+    assert not any("first token" in one or "iteration takes" in one for one in found.assumptions)
 
 
 def test_a_change_of_load_shows_first_tokens_and_keeps_the_whole(steady: SourceEvidence) -> None:
