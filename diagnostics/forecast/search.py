@@ -176,6 +176,8 @@ class _Search:
         if not self.meeting:
             self._from_fastest(menus)
         best = next((full for one, _ in self.meeting if self.target.met((full := self._full(one)).performance)), None)
+        if best is None and (nearest := self._nearest(baseline)).changes and self.target.met(nearest.performance):
+            best = nearest  # its short run missed by chance what the long one meets
         others = [quick for one, quick in self.meeting if best is None or one.what_if.changes != best.changes]
         return self._reported(baseline, best, others[:RUNNERS_UP])
 

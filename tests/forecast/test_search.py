@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
+from diagnostics.forecast import search
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.options import options
 from diagnostics.forecast.packing import GpuMemory
@@ -17,6 +19,7 @@ from diagnostics.tuning.service import constant
 from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, EngineModel, Model
 from diagnostics.wire.model_config import DynamicBatching
 from tests.forecast.deployments import change, service
+from tests.forecast.performances import estimate
 from tests.forecast.tunable import VISITS, tunable, tune
 
 # Nine tenths busy at 20 requests per second, and a stage before it that is idle.
@@ -94,6 +97,20 @@ def test_what_execution_alone_exceeds_has_no_answer_and_what_comes_nearest_is_re
     assert found.best is None
     assert found.runners_up == ()
     assert f"safety.{COUNT}" in settings(found.nearest)
+
+
+def test_what_comes_nearest_is_the_answer_where_its_long_run_meets_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_chance(fitted: Fitted, what_if: WhatIf | None = None, *, draws: int, **more: Any) -> Performance:
+        found = performance(fitted, what_if, draws=draws, **more)
+        changed = what_if is not None and bool(what_if.changes)
+        return replace(found, p95=estimate(0.121 if not draws else 0.119)) if changed else found
+
+    monkeypatch.setattr(search, "performance", by_chance)
+    found = tune(tunable(SAFETY), target("p95 < 120ms"), draws=1)
+
+    assert found.best is not None
+    assert found.best.changes
+    assert found.nearest is None
 
 
 def test_where_no_change_brings_anything_the_present_setting_is_what_comes_nearest() -> None:
