@@ -140,6 +140,14 @@ def test_a_measured_percentile_stands_beside_the_modelled_one() -> None:
     assert "measured over 40 s: mean 283 ms, p95 600 ms (of traced requests); modelled of the same window:" in reported
 
 
+@pytest.mark.parametrize(("p95", "rough"), [(0.56, False), (0.45, True), (0.8, True)])
+def test_a_percentile_that_the_model_misses_is_trusted_less_than_the_mean(p95: float, *, rough: bool) -> None:
+    proposal = replace(PROPOSALS["better"], forecast=replace(PROPOSALS["better"].forecast, measured_p95=p95))
+    reported = " ".join(as_text(forecast_document(proposal)).split())
+
+    assert ("trust the mean more than the percentiles" in reported) is rough
+
+
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     reported = as_text(forecast_document(PROPOSALS["better"]))
 
@@ -174,6 +182,13 @@ def test_the_knee_is_marked_and_the_longest_p95_fills_the_plot() -> None:
     assert "no knee up to 3" in as_text(sweep_document(SWEEPS["still falling"]))
     assert "no value keeps up" in as_text(sweep_document(SWEEPS["none keeps up"]))
     assert "Kleinrock" in as_text(sweep_document(SWEEPS["of the load"]))
+
+
+def test_the_highest_load_of_a_sweep_is_no_knee() -> None:
+    reported = as_text(sweep_document(sweep(0.03, 0.02, model=None)))
+
+    assert "no knee up to 2: throughput still grows faster than latency" in " ".join(reported.split())
+    assert not re.search("knee$", reported, re.MULTILINE)
 
 
 def test_letters_draw_the_same_bars_where_a_terminal_has_no_blocks() -> None:

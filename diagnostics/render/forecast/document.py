@@ -187,10 +187,12 @@ def against_measurement(baseline: Performance, measured: float | None, p95: floa
         return f"{seen}; the model predicts no stable queue at this load"
     off = (baseline.mean.value - measured) / measured
     text = f"{seen}; modelled of the same window: mean {_show(baseline.mean.value)} ({_signed(off)})"
+    off_p95 = 0.0
     if p95 and baseline.p95 is not None:
-        text += f", p95 {_show(baseline.p95.value)} ({_signed((baseline.p95.value - p95) / p95)})"
+        off_p95 = (baseline.p95.value - p95) / p95
+        text += f", p95 {_show(baseline.p95.value)} ({_signed(off_p95)})"
     if abs(off) <= _FAR:
-        return text
+        return f"{text}: trust the mean more than the percentiles" if abs(off_p95) > _FAR else text
     if baseline.accounts_for(measured):
         return f"{text}: within its interval: near saturation, a window of this length gives only a rough mean"
     if baseline.misses(measured):
@@ -316,6 +318,8 @@ def knee(proposal: SweepProposal) -> str:
         kept = sweep.model is not None and any(point.performance.mean is not None for point in sweep.points)
         return "no knee: its values have no order" if kept else "no value keeps up with what arrives for sure"
     value = sweep.points[sweep.knee].value
+    if sweep.model is None and _last_is_no_knee(proposal, sweep.knee):
+        return f"no knee up to {value}: throughput still grows faster than latency; sweep higher loads"
     if sweep.model is None:
         return f"knee at {value}, the most throughput for its latency (Kleinrock's power)"
     if sweep.knee == len(sweep.points) - 1:
@@ -332,7 +336,11 @@ def sweep_remark(proposal: SweepProposal, at: int) -> str:
 
 def _last_is_no_knee(proposal: SweepProposal, at: int) -> bool:
     sweep = proposal.sweep
-    return sweep.model is not None and at == sweep.knee == len(sweep.points) - 1
+    places = range(len(sweep.points))
+    if sweep.model is None:  # loads may be given in any order
+        most = max(places, key=lambda place: (sweep.points[place].performance.throughput.value, place))
+        return at == sweep.knee == most
+    return at == sweep.knee == places[-1]
 
 
 def _latency(one: Performance, *, rough: bool) -> tuple[str, str, str]:
