@@ -72,6 +72,8 @@ _CALLED = {
     **dict.fromkeys(("delay", "window", "queue_delay"), "dynamic_batching.max_queue_delay_microseconds"),
     **dict.fromkeys(("batch", "batch_size", "max_batch"), "max_batch_size"),
 }
+_MICROSECONDS = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000}
+_DURATION = re.compile(rf"([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?) ?({'|'.join(_MICROSECONDS)})")
 _INTEGER = re.compile(rf"[+-]?{WHOLE}")
 
 
@@ -134,6 +136,8 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     if model is None and text.startswith("engine."):
         hint = f"name the model whose engine it is: MODEL.{text}; models are {', '.join(models)}"
         raise UsageError(f"{text} is of no model", where=option, hint=hint)
+    if text in models:
+        raise UsageError(f"{text!r} names a model, but no setting of it", where=option, hint=_EXAMPLE)
     if model is None:
         name = _named(text)
         raise UsageError(f"there is no model {name!r}", where=option, hint=among(name, models, "models"))
@@ -159,6 +163,8 @@ def value_of(path: str, text: str) -> SettingValue:
         return None
     if path.startswith(_TEXTS):
         return text
+    if path.endswith("_microseconds") and (match := _DURATION.fullmatch(text)):
+        return round(float(match[1]) * _MICROSECONDS[match[2]])
     if path in (_SIZES, "model_warmup"):
         sizes = _integers(text)
         return WarmupChange(batch_sizes=sizes) if path == "model_warmup" and sizes else sizes or text

@@ -42,7 +42,7 @@ class LatencyTarget:
         except ValueError:
             raise UsageError(f"{number!r} is not a number in objective {text!r}") from None
         if not 0 < seconds < math.inf:
-            raise UsageError(f"{number!r} {unit} can be neither met nor missed", where="--objective")
+            raise UsageError(f"{number}{unit} is no latency to meet", where="--objective", hint="give more than 0")
         quantile = None if word == "mean" else float(f"0.{word[1:]}")
         return cls(quantile=quantile, seconds=seconds, text=text.strip())
 

@@ -45,6 +45,13 @@ def test_a_models_name_may_hold_dots_and_the_longest_known_one_is_meant() -> Non
     assert found == {("bert.base", "instance_group.count"): 2, ("bert.base.large", "instance_group.count"): 3}
 
 
+@pytest.mark.parametrize(("text", "microseconds"), [("5000", 5000), ("5ms", 5000), ("1.5 ms", 1500), ("0.01s", 10_000)])
+def test_a_batching_window_is_given_in_microseconds_or_with_its_unit(text: str, microseconds: int) -> None:
+    path = "dynamic_batching.max_queue_delay_microseconds"
+
+    assert settings(f"safety.{path}={text}") == {("safety", path): microseconds}
+
+
 def test_settings_of_one_model_are_one_change() -> None:
     (change,) = changes_given(["safety.instance_group.count=2", "safety.max_batch_size=8"], MODELS)
 
@@ -59,6 +66,7 @@ def test_settings_of_one_model_are_one_change() -> None:
         ("bert.huge.instance_group.count=3", "there is no model 'bert.huge'"),
         ("safety.instance_group.cuont=3", "did you mean instance_group.count?"),
         ("safety.count=3", "did you mean instance_group.count?"),
+        ("safety=3", "'safety' names a model, but no setting of it; write it like safety.instance_group.count=3"),
         ("safety.instances=3", "did you mean instance_group.count?"),
         ("safety.max_num_seqs=3", "did you mean engine.max_batch_size?"),
         ("safety.max-running-requests=3", "did you mean engine.max_batch_size?"),
