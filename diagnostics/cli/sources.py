@@ -497,7 +497,8 @@ def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | Non
     """
     for capture in captures:
         if not looks_like_a_path(capture):
-            raise UsageError("only captures can be compared", where=capture, hint="record the server with diag record")
+            hint = "name two files, as in before.tar.xz; record a server with diag record"
+            raise UsageError("only captures can be compared", where=capture, hint=hint)
     if len(captures) > 2:
         raise UsageError("two captures at most can be compared", where="BEFORE [AFTER]", hint="name two")
     if len(captures) == 1 and len(moments) != 2:

@@ -10,6 +10,7 @@ from diagnostics.cli.diff import command
 from diagnostics.diagnosis.diff import DifferenceCause, WindowDiff, difference
 from diagnostics.errors import UsageError
 from diagnostics.render.diff.document import diff_document, share_lines
+from diagnostics.render.diff.html import diff_html
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.text import as_text
 from diagnostics.tuning.changes import changed_settings
@@ -100,6 +101,16 @@ def test_what_nothing_explains_is_stated_to_be_so() -> None:
 
     assert found.entries[0].main is None
     assert "nothing that was recorded explains it" in as_text(diff_document(found)).replace("\n  ", " ")
+
+
+def test_what_is_diagnosed_on_the_slower_side_alone_stands_where_no_change_explains_it() -> None:
+    healthy, full = (explanation_of(scrapes_of(f"cpu-handed-{name}")) for name in ("healthy", "kv-exhausted"))
+    for found, side in ((difference(healthy, full), "after"), (difference(full, healthy), "before")):
+        stated = f"diagnosed only {side}: kv-cache-exhausted of llm"
+
+        assert found.entries[0].main is None
+        assert stated in " ".join(as_text(diff_document(found)).split())
+        assert stated in diff_html(found)
 
 
 def test_settings_are_reported_in_the_words_of_the_file() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from diagnostics.diagnosis.diff import Cell, ChangeShare, DifferenceCause, EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.document import Block, Document, Heading, Headline, Points, Sentence, Table, TableColumn
 from diagnostics.render.phrases import cause_named
 from diagnostics.render.verification.document import sides
@@ -42,17 +43,33 @@ def headline(entry: EntryDifference) -> str:
     base = f"{entry.name}: {_show(before)} before, {_show(after)} after"
     if before is None or after is None or before <= 0:
         return base
-    return f"{base} ({(after - before) / before:+.0%})".replace("(-", "(−").replace("%", " %")
+    share = (after - before) / before
+    return f"{base} ({'±0 %' if abs(share) < 0.005 else f'{share:+.0%}'.replace('-', '−').replace('%', ' %')})"
 
 
-def reason(entry: EntryDifference) -> str:
-    """Return which change explains the latency, or why none is named."""
+def reason(entry: EntryDifference, found: WindowDiff) -> str:
+    """Return which change explains the latency, else what is diagnosed on the slower side alone, else where to look."""
     if not entry.matters:
         return "latency did not change by 15 % and 5 ms"
     main = entry.main
+    diagnosed = "" if main is not None else ", ".join(cause_named(one) for one in one_sided(entry, found))
+    if diagnosed:
+        side = "after" if entry.change > 0 else "before"
+        return f"no change of settings, versions or load explains it; diagnosed only {side}: {diagnosed}"
     if main is None:
         return "nothing that was recorded explains it: see what changed, and look at the host, the GPU and the clients"
     return f"{_changed(main)} explains it: {main.why}"
+
+
+def one_sided(entry: EntryDifference, found: WindowDiff) -> list[Finding]:
+    """Return causes of the slower window alone, at the stages whose difference no change explains."""
+    findings = found.new if entry.change > 0 else found.gone
+    stages = {
+        one.model
+        for one in entry.shares
+        if one.cause is DifferenceCause.UNEXPLAINED and one.seconds * entry.change > 0 and one.model
+    }
+    return [one for one in findings if one.subject.model in stages]
 
 
 def share_lines(entry: EntryDifference) -> list[tuple[str, str]]:
@@ -150,7 +167,7 @@ def _entries(found: WindowDiff) -> Iterator[Block]:
             yield Headline(verdict=outcome(found), text=headline(entry), colour=colour)
         else:
             yield Heading(text=headline(entry), colour=colour)
-        yield Sentence(text=reason(entry), under=2)
+        yield Sentence(text=reason(entry, found), under=2)
         if entry.load_differs:
             yield Sentence(text=OTHER_LOAD, under=2)
         yield Table(columns=_SHARES, rows=share_lines(entry), headed=False, under=True)
