@@ -14,6 +14,7 @@ from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.performance import EngineLatency, Estimate, Forecast, Performance, StagePerformance
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.simulation.clock import Endless
 from diagnostics.units import Unit
 
 # Requests of the run with central values, and of a draw at least; a window's length is what a draw has at most.
@@ -261,7 +262,7 @@ def _carried(fitted: FittedLoop, seed: int) -> float:
     load = replace(fitted.load, clients=clients, rate=0.0)
     alone = fitted.cost.base * load.answer.mean
     seconds = 20 * alone * max(1.0, clients / min(fitted.limits.slots, clients) / 2)
-    run = simulate_engine(fitted.limits, fitted.cost, load, seconds=seconds, warmup=5 * alone, seed=seed)
+    run = _simulated(replace(fitted, load=load), seconds, 5 * alone, seed)
     return len(_finished(run)) / seconds
 
 
@@ -288,7 +289,24 @@ def _run(fitted: FittedLoop, seconds: float, seed: int, most: float) -> EngineRu
     # Clients that begin together wait as long as they do later from their second request on.
     cycles = 2 * fitted.load.clients / most if most else 0.0
     warmup = max(_WARMUP * seconds, min(10 * alone, seconds), cycles)
-    return simulate_engine(fitted.limits, fitted.cost, fitted.load, seconds=seconds, warmup=warmup, seed=seed)
+    return _simulated(fitted, seconds, warmup, seed)
+
+
+def _simulated(fitted: FittedLoop, seconds: float, warmup: float, seed: int) -> EngineRun:
+    """Return a run of the engine.
+
+    Raises:
+        Unpredictable: it takes more steps than a run may have.
+
+    """
+    try:
+        return simulate_engine(fitted.limits, fitted.cost, fitted.load, seconds=seconds, warmup=warmup, seed=seed)
+    except Endless as error:
+        raise Unpredictable(
+            f"cannot be forecast: its simulation {error.what}",
+            where=fitted.on.model or "",
+            hint="ask for shorter answers, fewer clients or less load",
+        ) from error
 
 
 def _finished(run: EngineRun) -> list[EngineRequest]:

@@ -17,6 +17,11 @@ from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from random import Random
 
+from diagnostics.tuning.simulation.clock import Endless
+
+# Steps of a run, alike iterations being one: four thousand requests take some four each, and no run lasts for seconds.
+MOST_STEPS = 300_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerPolicy:
@@ -175,6 +180,10 @@ def simulate_engine(
     """Return what an engine does for `seconds` after `warmup` of them; the same for the same seed.
 
     Requests of an open loop come at the same moments and are as long whatever the limits and the cost.
+
+    Raises:
+        Endless: it takes more than `MOST_STEPS` steps.
+
     """
     loop = _Loop(limits, cost, load, seed, warmup, warmup + seconds)
     loop.run()
@@ -208,7 +217,7 @@ class _Loop:
         self._admitted: list[EngineRequest] = []  # the newest last
         self._came: list[float] = []
         self.now = self.busy = self.running_seconds = self.waiting_seconds = self.cache_seconds = 0.0
-        self._round = self._order = self._count = self.preempted = self.iterations = 0
+        self._round = self._order = self._count = self.preempted = self.put_back = self.iterations = 0
         self._held = self._promised = 0.0
         self._begin_load()
 
@@ -226,8 +235,17 @@ class _Loop:
             self._came = [self._gaps.expovariate(self.load.rate)]
 
     def run(self) -> None:
-        """Iterate to the end."""
+        """Iterate to the end.
+
+        Raises:
+            Endless: it takes more steps than a run may have, as where a cache holds no answer as long as requested.
+
+        """
+        steps = 0
         while self.now < self.end:
+            steps += 1
+            if steps + self.put_back > MOST_STEPS:
+                raise Endless(f"takes more than {MOST_STEPS} steps")
             self._take_arrivals()
             if not self._iterate():
                 if not self._came:
@@ -367,6 +385,7 @@ class _Loop:
             self._put_back(request)
 
     def _put_back(self, request: EngineRequest) -> None:
+        self.put_back += 1
         self.preempted += self.now >= self.begin
         if request in self._reading:
             self._reading.remove(request)

@@ -86,6 +86,11 @@ def test_lengths_are_refused_where_the_load_was_not_steady() -> None:
     assert "record a window" in caught.value.hint
 
 
+def test_answers_that_no_cache_holds_are_refused_before_they_are_simulated_for_minutes(steady: SourceEvidence) -> None:
+    with pytest.raises(Unpredictable, match="its simulation takes more than 300000 steps"):
+        proposed(steady, ChangeRequest(output_tokens="1000000", entry="chat"))
+
+
 def test_settings_whose_part_the_loop_does_not_know_are_refused_with_lengths(steady: SourceEvidence) -> None:
     more = ("engine.parameters.kv_cache_free_gpu_mem_fraction=0.5",)
     with pytest.raises(Unpredictable, match="together are not predicted"):
