@@ -229,6 +229,10 @@ _NO_INTERVAL = "It lacks more than half of the measured time, so no interval is 
 def warning(baseline: Performance, measured: float | None) -> str:
     """Return that the model does not reproduce what was measured; empty where it does, or nothing was measured."""
     stated = unlike(measured, baseline)
+    mean = baseline.mean
+    if not stated and measured and mean is not None and abs(mean.value - measured) > _FAR * measured:
+        gives = f"The simulation gives {_show(mean.value)}, but {_show(measured)} was measured"
+        return f"{gives}: near saturation, both are rough"
     return ". ".join((*stated, *([_NO_INTERVAL] if stated and baseline.misses(measured) else [])))
 
 
