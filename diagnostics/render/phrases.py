@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diagnostics.anatomy.anatomy import Anatomy
+from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, relevant
 from diagnostics.diagnosis.finding import EndToEnd, Finding, Impact, Unpredicted
@@ -514,7 +514,11 @@ def derivation(item: Anatomy) -> str:
     seconds = item.unattributed_seconds
     if item.ensemble or item.source == "traces" or seconds < least_worthwhile(item.mean_seconds):
         return ""
-    name = item.stages[0].model
+    name, cells = item.stages[0].model, item.stages[0].cells
+    if not cells.get(Phase.COMPUTE) and not cells.get(Phase.ENGINE):
+        less = " less the queue above" if cells.get(Phase.QUEUE) else ""
+        unread = "the time of their executions was" if less else "their queue and the time of their executions were"
+        return f"{Unit.SECONDS.show(seconds)} is the duration of {name}'s requests{less}: {unread} not read"
     return (
         f"{Unit.SECONDS.show(seconds)} is the duration of {name}'s requests less the queue, input, compute and output "
         "above. Its cause was not measured: models that it calls, an engine, or the frontend. Traces show it"

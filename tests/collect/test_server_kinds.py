@@ -450,3 +450,22 @@ def test_the_block_size_of_trtllm_serve_is_read_where_its_configuration_has_it()
     (model,) = evidence.subjects(Scope.MODEL)
 
     assert evidence.read(ENGINE_BLOCK_TOKENS, model).value == 32
+
+
+@pytest.mark.parametrize(
+    ("more", "stated"),
+    [
+        (b"", "the duration of meta/llama's requests: their queue and the time of their executions were not read"),
+        (
+            b'trtllm_request_queue_time_seconds_sum{model_name="meta/llama"} 150\n',
+            "the duration of meta/llama's requests less the queue above: the time of their executions was not read",
+        ),
+    ],
+)
+def test_time_whose_parts_no_page_states_is_not_put_down_to_called_models(
+    more: bytes, stated: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "page.txt").write_bytes(PAGES["trtllm_serve_1_0"] + more)
+    main(["explain", str(tmp_path / "page.txt")])
+
+    assert stated in " ".join(capsys.readouterr().out.split())
