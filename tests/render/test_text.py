@@ -194,7 +194,9 @@ def test_a_patch_says_what_it_touches_how_it_is_applied_and_undone(degraded: Exp
     shown = " ".join(text(degraded, verbose=True).split())
 
     assert "applied in place, without a reload, unless the server must restart; each further instance holds" in shown
-    assert "none: restart the server; poll: wait for the next poll; explicit: load it:" in shown
+    assert (
+        "restart the server (--model-control-mode none, the default), wait for the next poll (poll), or load" in shown
+    )
     assert "undo: put the former text back, then load, wait or restart as before" in shown
 
 
