@@ -102,10 +102,12 @@ def _index(read: Read, endpoint: Endpoint) -> tuple[IndexEntry, ...]:
         return parse_index(read(BodyKind.INDEX))
     except ReadFailure as failure:
         raise CollectError(
-            f"does not tell its models: {failure.reason}", where=endpoint.name, hint=_hint(failure, endpoint)
+            f"its list of models could not be read: {failure.reason}",
+            where=endpoint.name,
+            hint=_hint(failure, endpoint),
         ) from None
     except MalformedBody as error:
-        raise CollectError(f"does not tell its models: {error.what}", where=endpoint.name) from None
+        raise CollectError(f"its list of models could not be read: {error.what}", where=endpoint.name) from None
 
 
 def _hint(failure: ReadFailure, endpoint: Endpoint) -> str:

@@ -74,7 +74,7 @@ def _split(text: str) -> SplitResult:
         _ = parts.port
     except ValueError as error:
         # Its own words repeat what it was given.
-        what = "its port is no number of a port" if "port" in str(error).lower() else "is no address"
+        what = "its port is not a number from 1 to 65535" if "port" in str(error).lower() else "is no address"
         raise UsageError(what, where=safe(text), hint=_FORMS) from None
     return parts
 
