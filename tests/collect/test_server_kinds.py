@@ -457,7 +457,10 @@ def test_the_block_size_of_trtllm_serve_is_read_where_its_configuration_has_it()
     [
         (b"", "the duration of meta/llama's requests: their queue and the time of their executions were not read"),
         (
-            b'trtllm_request_queue_time_seconds_sum{model_name="meta/llama"} 150\n',
+            b"# TYPE request_queue_time_seconds histogram\n"
+            b'request_queue_time_seconds_bucket{engine_type="pytorch",le="+Inf",model_name="meta/llama"} 100\n'
+            b'request_queue_time_seconds_count{engine_type="pytorch",model_name="meta/llama"} 100\n'
+            b'request_queue_time_seconds_sum{engine_type="pytorch",model_name="meta/llama"} 150\n',
             "the duration of meta/llama's requests less the queue above: the time of their executions was not read",
         ),
     ],
