@@ -267,7 +267,7 @@ def life(first):
     print(os.getpid(), flush=True)
     for number, _ in enumerate(live(history, watched, lived[first:])):
         print(first + number, *(one.id for one in watched.book.open), flush=True)
-        time.sleep(0.01)
+        time.sleep(0.05)  # a round is written long before the next, also on a busy machine
 
 directory, begin = Path(sys.argv[1]), float(sys.argv[2])
 lived = rounds(400, begin=begin)
