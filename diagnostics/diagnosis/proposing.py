@@ -243,6 +243,8 @@ def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
     if not ground.load.same:
         raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
     value = given.values[at]
+    if given.kind == "rate":
+        rate_factor(value, ground.model.rate, "--sweep")
     request = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
     return ground.what_if(load=load_of(ground.model, request))
 

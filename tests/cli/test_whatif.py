@@ -147,6 +147,7 @@ def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
     assert [one.clients for one in requested] == [2, 4, 6, None]
     assert "give --clients" in refused("--rate", "2x")
     assert "'many' is no number of clients" in refused("--sweep", "clients=1,many")
+    assert "--sweep: cannot read the rate '10'" in refused("--sweep", "rate=10..20:10")
 
 
 @pytest.mark.parametrize(
