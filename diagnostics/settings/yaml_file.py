@@ -48,7 +48,9 @@ class YamlDocument:
             nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-            raise self.wrong(getattr(error, "problem", None) or "is no YAML", mark.line + 1 if mark else None) from None
+            problem = getattr(error, "problem", None)
+            what = f"is not YAML: {problem}" if problem else "is not YAML"
+            raise self.wrong(what, mark.line + 1 if mark else None) from None
         self.roots = [self._leaf(node) for node in nodes if node is not None]
 
     @property

@@ -263,7 +263,7 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (OPENSLO + "---\n" + OPENSLO[: OPENSLO.index("---")], 47, "there is another DataSource 'prom', in line 1"),
         (OPENSLO.replace("openslo/v1", "sloth.slok.dev/v1", 1), 1, "is Sloth's resource for Kubernetes"),
         ("hello: world\n", 1, "is in no form of objectives that is known"),
-        ("slo: [{name: a, objective: [}]\n", 1, "expected the node content"),
+        ("slo: [{name: a, objective: [}]\n", 1, "is not YAML: expected the node content"),
         ("a: &x 1\n", 1, "anchors and aliases are not allowed"),
     ],
 )
