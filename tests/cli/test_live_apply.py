@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -17,8 +16,9 @@ from diagnostics.cli.main import main
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.loadgen.driving import run_load
+from tests.soak.running import under_load
 
+LOAD = replace(load_fault("single-instance").load, rate=32.0, duration=600.0)
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 # Near saturation a shorter window leaves the mean before the change so uncertain that no verdict is possible.
@@ -36,19 +36,6 @@ def server() -> Iterator[TritonLauncher]:
         yield running
 
 
-@contextlib.contextmanager
-def under_load(server: TritonLauncher) -> Iterator[None]:
-    stop = threading.Event()
-    profile = replace(load_fault("single-instance").load, rate=32.0, duration=600.0)
-    thread = threading.Thread(target=run_load, args=(server.http_url, profile), kwargs={"stop": stop})
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 def count(server: TritonLauncher, model: str = "safety") -> int:
     with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/config", timeout=10) as answer:
         return sum(group["count"] for group in json.load(answer)["instance_group"])
@@ -62,7 +49,7 @@ def test_a_change_that_helps_stays_and_one_that_does_not_is_taken_back(
     server: TritonLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = (server.repository / "safety/config.pbtxt").read_bytes()
-    with under_load(server):
+    with under_load(server.http_url, LOAD):
         code, written_out = apply(server), capsys.readouterr()
         assert code == 0, written_out.out + written_out.err
         assert "\nkept: " in written_out.out
@@ -84,7 +71,7 @@ def test_a_server_that_dies_meanwhile_is_reported(server: TritonLauncher, capsys
                 os.kill(server.pid, signal.SIGKILL)
                 return
 
-    with under_load(server):
+    with under_load(server.http_url, LOAD):
         dying = threading.Thread(target=die_once_changed)
         dying.start()
         code = apply(server, times=SHORT_TIMES)

@@ -4,9 +4,7 @@ what it mends or breaks.
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,10 +16,9 @@ import pytest
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.loadgen.driving import run_load
 from diagnostics.tuning.changes import KNOWN_PATHS, is_build_option
 from tests.collect.fake_triton import free_ports
-from tests.soak.running import Serving, serving, until
+from tests.soak.running import Serving, serving, under_load, until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -144,19 +141,6 @@ def service(tmp_path: Path, server: TritonLauncher) -> Iterator[Serving]:
         yield one
 
 
-@contextlib.contextmanager
-def under_load(server: TritonLauncher) -> Iterator[None]:
-    stop = threading.Event()
-    profile = replace(load_fault("single-instance").load, duration=120.0)
-    thread = threading.Thread(target=run_load, args=(server.http_url, profile), kwargs={"stop": stop})
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60.0)
-
-
 def incidents(service: Serving) -> list[dict[str, Any]]:
     of_safety = [one for one in service.json("/api/v1/incidents") if one["subject"]["model"] == "safety"]
     return sorted(of_safety, key=lambda one: one["opened"])
@@ -180,7 +164,7 @@ def set_count(server: TritonLauncher, count: int) -> None:
 def test_a_second_instance_ends_the_incident_and_one_less_brings_it_back(
     server: TritonLauncher, service: Serving
 ) -> None:
-    with under_load(server):
+    with under_load(server.http_url, replace(load_fault("single-instance").load, duration=120.0)):
         until(lambda: incidents(service), 25, "the incident")
         (first,) = incidents(service)
         assert first["check"] == "single-instance-serialization"

@@ -12,7 +12,6 @@ or memory grew.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -22,20 +21,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment, find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import Ports, TritonLauncher
-from diagnostics.loadgen.driving import run_load
 from tests.collect.fake_triton import free_ports
-from tests.soak.running import Serving, serving
+from tests.soak.running import Serving, serving, under_load
 
 FAULT, CAUSE, MODEL = "single-instance", "single-instance-serialization", "safety"
-RATE = 32.0
-"""Requests per second: one instance of the model is busy for most of the time, two for less than half."""
+LOAD = replace(load_fault(FAULT).load, rate=32.0, duration=86_400.0)
+"""One instance of the model is busy for most of the time, two for less than half."""
 PATIENCE = 240.0
 """Seconds to come to the truth. An incident that nothing proves ended ends after five minutes in production, and after
 one here."""
@@ -125,26 +123,16 @@ def set_count(server: TritonLauncher, count: int) -> None:
     server.load_model(MODEL)
 
 
-@contextlib.contextmanager
-def under_load(url: str) -> Iterator[None]:
-    stop = threading.Event()
-    profile = replace(load_fault(FAULT).load, rate=RATE, duration=86_400.0)
-    thread = threading.Thread(target=run_load, args=(url, profile), kwargs={"stop": stop})
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 def life(soak: Soak, name: str, rng: random.Random) -> None:
     """Let servers come and go under a name until the end; the last one goes too."""
     while time.monotonic() < soak.end:
         fault = rng.choice((FAULT, "healthy"))
         ports, count = Ports.free(), 1 if fault == FAULT else 2
         dies = rng.random() < 0.5
-        with TritonLauncher(soak.environment, load_fault(fault), ports=ports) as server, under_load(server.http_url):
+        with (
+            TritonLauncher(soak.environment, load_fault(fault), ports=ports) as server,
+            under_load(server.http_url, LOAD),
+        ):
             soak.listed.put(name, server.http_url)
             soak.comes_to(name, f"came {fault}", slow if count == 1 else well)
             for _ in range(rng.randint(1, 3)):
@@ -157,7 +145,7 @@ def life(soak: Soak, name: str, rng: random.Random) -> None:
         if dies:
             with (
                 TritonLauncher(soak.environment, load_fault("healthy"), ports=ports) as server,
-                under_load(server.http_url),
+                under_load(server.http_url, LOAD),
             ):
                 soak.comes_to(name, "came back healthy", well)
         soak.listed.put(name, None)

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+
+from diagnostics.loadgen.driving import run_load
+from diagnostics.loadgen.load import LoadProfile
 
 ROOT = Path(__file__).parents[2]
 DIAG = (sys.executable, "-c", "import sys; from diagnostics.cli.main import main; sys.exit(main())")
@@ -88,6 +92,19 @@ class Serving:
         """Ask it to end, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def under_load(url: str, profile: LoadProfile) -> Iterator[None]:
+    """Send a Triton its load until the context is left."""
+    stop = threading.Event()
+    thread = threading.Thread(target=run_load, args=(url, profile), kwargs={"stop": stop})
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -18,10 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from diagnostics.demo.environment import find_environment
-from diagnostics.demo.faults import DemoFault, load_fault
+from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.loadgen.driving import run_load
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
@@ -30,7 +29,7 @@ from tests.collect.fake_triton import free_ports
 from tests.promql.victoria_metrics import victoria_metrics
 from tests.service import serving as shown
 from tests.service.notifications.alertmanagers import ROOT, Alertmanager, Pager
-from tests.soak.running import DIAG, Serving, environment, serving
+from tests.soak.running import DIAG, Serving, environment, serving, under_load
 from tests.stack.prometheus import Prometheus, job, prometheus
 
 # What the boards of GPUs and engines are drawn from.
@@ -81,7 +80,7 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
     with ExitStack() as stack:
         port = free_ports(1)
         triton = stack.enter_context(TritonLauncher(installed, wrong, args=_traced(port), stop_timeout=0.0))
-        stack.enter_context(_load(triton.http_url, wrong))
+        stack.enter_context(under_load(triton.http_url, replace(wrong.load, duration=_LOAD_SECONDS)))
         alertmanager = Alertmanager(folder / "alertmanager", free_ports(1), stack.enter_context(Pager().running()))
         alertmanager.start()
         stack.callback(alertmanager.stop)
@@ -142,19 +141,6 @@ def _settings(
     ]
     file.write_text("\n".join(lines) + "\n")
     return file
-
-
-@contextlib.contextmanager
-def _load(url: str, fault: DemoFault) -> Iterator[None]:
-    stop = threading.Event()
-    profile = replace(fault.load, duration=_LOAD_SECONDS)
-    thread = threading.Thread(target=run_load, args=(url, profile), kwargs={"stop": stop}, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
 
 
 @contextlib.contextmanager
