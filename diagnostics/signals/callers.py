@@ -17,7 +17,7 @@ from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.parsed import ClientRequest
 from diagnostics.window.traces import NANOSECOND, TracedRequest
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView, increase
 from diagnostics.wire.host import HostThread
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.spans import CLIENT_KIND
@@ -49,7 +49,7 @@ def pieces_of(view: ModelView, source: str) -> list[ServerInterval]:
     """Return pieces of the span, each long enough for a mean; none where the source counts no requests."""
     found: list[ServerInterval] = []
     start, requests, seconds, steps = None, 0.0, 0.0, view.steps(source)
-    everything = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
+    everything = increase(steps, Counter.SUCCESS)
     enough = max(min(_PIECE_REQUESTS, everything / _PIECES_WANTED), 1.0)
     for step in steps:
         start = step.start if start is None else start

@@ -15,7 +15,7 @@ from diagnostics.signals.counting import absent
 from diagnostics.signals.settings import CONFIGURATION, INSTANCES
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 # After this long without a sign of life a request is failed: "Stub process ... is not healthy" (python_backend,
 # `python_be.cc`). Measured on 24.10: 0.97 to 1.00 failures a second while requests wait, 0.91 at 15 requests a second.
@@ -63,9 +63,7 @@ def _gone(view: ModelView) -> Reading:
 
 def _by_pace(steps: Sequence[CounterStep], instances: float, source: str) -> Reading:
     """All requests of a batch fail together: a mean batch of what was served counts as one failure."""
-    served, executed = (
-        sum(step.values.get(one, 0.0) for step in steps) for one in (Counter.SUCCESS, Counter.EXECUTIONS)
-    )
+    served, executed = (increase(steps, one) for one in (Counter.SUCCESS, Counter.EXECUTIONS))
     together = max(served / executed, 1.0) if executed else 1.0
     seconds = sum(step.seconds for step in steps)
     failed = [_failed(step) / together for step in steps]

@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
 from diagnostics.window.lifecycle import Happened
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 # A stretch is cold while executions take more than twice the steady time: mixed with warm ones in the same read, a
 # cold execution still raises the mean, and twice is beyond what batch size and load move it by.
@@ -177,7 +177,7 @@ def _excess(start: _Start, counter: Counter, floor: float) -> float:
         if i >= start.cold and per_request[i] <= COLD_FACTOR * steady + floor:
             break
         excess += max(step.values.get(counter, 0.0) - step.values[Counter.SUCCESS] * steady, 0.0)
-    return excess / sum(step.values[Counter.SUCCESS] for step in start.steps)
+    return excess / increase(start.steps, Counter.SUCCESS)
 
 
 # --- whether requests met them, or the samples of a warm-up
@@ -198,12 +198,12 @@ def _met(view: ModelView) -> Reading:
     start = _start(view)
     if not isinstance(start, _Start) or not start.cold:
         return Reading.of(0.0, Unit.COUNT, STATISTICS)
-    cold = _excess(start, Counter.INFER_SECONDS, 0.0) * sum(step.values[Counter.SUCCESS] for step in start.steps)
+    cold = _excess(start, Counter.INFER_SECONDS, 0.0) * increase(start.steps, Counter.SUCCESS)
     slower = _slower_callers(view, start)
     if slower is None and view.config is not None and not view.config.warmups:
         return Reading.of(1.0, Unit.COUNT, "configuration")
     if slower is None:
-        slower = _excess(start, Counter.QUEUE_SECONDS, 0.001) * sum(s.values[Counter.SUCCESS] for s in start.steps)
+        slower = _excess(start, Counter.QUEUE_SECONDS, 0.001) * increase(start.steps, Counter.SUCCESS)
     return Reading.of(float(slower >= MET_SHARE * cold), Unit.COUNT, start.source)
 
 

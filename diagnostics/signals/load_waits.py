@@ -22,7 +22,7 @@ from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, Happened, ServerChange, touch
 from diagnostics.window.points import sum_steps
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 _CLIENT = "client records"
 _FEWEST_STEPS = 4
@@ -85,7 +85,7 @@ def _cold_waits(view: ModelView, loads: Sequence[ServerChange]) -> float | None:
     began = min(load.since for load in loads)
     cold = [(step, took) for step, took in zip(worked, times, strict=True) if step.end > began and took > WARM * usual]
     longer = sum((took - usual) * step.values[Counter.SUCCESS] for step, took in cold)
-    return longer * _requests([step for step, _ in cold])
+    return longer * increase([step for step, _ in cold], Counter.SUCCESS)
 
 
 def _all_of(entry: ModelView, loads: Sequence[ServerChange]) -> Iterator[_Held]:
@@ -93,7 +93,7 @@ def _all_of(entry: ModelView, loads: Sequence[ServerChange]) -> Iterator[_Held]:
     steps, source = _steps(entry)
     steps = _of_all_versions(steps)
     callers = (entry.beside(ensemble.name) for ensemble in entry.server.graph.callers(entry.model or ""))
-    whole = _requests(steps) <= _MOST_SENT * sum(len(_by_clients(one)) for one in (entry, *callers))
+    whole = increase(steps, Counter.SUCCESS) <= _MOST_SENT * sum(len(_by_clients(one)) for one in (entry, *callers))
     if len(steps) >= _FEWEST_STEPS and not entry.has_holes():
         yield _from_row(steps, loads, source)
         if not whole and not _went_on(entry, source, loads):
@@ -134,7 +134,7 @@ def _from_row(steps: Sequence[CounterStep], loads: Sequence[ServerChange], sourc
     during = sum(
         max(seconds - usual, 0.0) for seconds, usual, inside in zip(excess, before, marked, strict=True) if inside
     )
-    return _Held(during, sum(excess), _how_many(during, answered, loads), _requests(answered), source)
+    return _Held(during, sum(excess), _how_many(during, answered, loads), increase(answered, Counter.SUCCESS), source)
 
 
 def _how_many(seconds: float, steps: Sequence[CounterStep], loads: Sequence[ServerChange]) -> float:
@@ -143,7 +143,7 @@ def _how_many(seconds: float, steps: Sequence[CounterStep], loads: Sequence[Serv
     What is seen between two reads may have taken longer or less. But of all that come at rate r in t seconds, r t wait,
     r t² / 2 in all: so long a time is no more than that many requests' in each load.
     """
-    rate = _requests(steps) / sum(step.seconds for step in steps)
+    rate = increase(steps, Counter.SUCCESS) / sum(step.seconds for step in steps)
     length = max(load.at - load.since for load in loads)
     most = sqrt(2 * seconds * rate * len(loads))
     return min(2 * seconds / length, most) if length > 0 else most
@@ -168,7 +168,7 @@ def _from_answers(steps: Sequence[CounterStep], loads: Sequence[ServerChange], s
         if inside and not before:
             requests, length = _stop(steps, number, usual)
             waited, seconds = waited + requests, seconds + requests * length / 2
-    return _Held(seconds, seconds, waited, _requests(steps), source)
+    return _Held(seconds, seconds, waited, increase(steps, Counter.SUCCESS), source)
 
 
 def _went_on(entry: ModelView, source: str, loads: Sequence[ServerChange]) -> bool:
@@ -219,7 +219,7 @@ def _from_pending(entry: ModelView, steps: Sequence[CounterStep], loads: Sequenc
         sooner = [waiting for then, waiting in points if begun and then <= min(begun)]
         during += max(value - max([usual, *sooner[-1:]]), 0.0) * (at - before) if begun else 0.0
     waited = _how_many(during, steps, loads)
-    return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
+    return _Held(during, sum(wait for _, _, wait in waits), waited, increase(steps, Counter.SUCCESS), "pending gauge")
 
 
 def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[ServerChange], source: str) -> _Held:
@@ -265,10 +265,6 @@ def _by_traces(entry: ModelView) -> list[tuple[float, float]]:
 
 def _answers(step: CounterStep) -> float:
     return step.values[Counter.SUCCESS]
-
-
-def _requests(steps: Sequence[CounterStep]) -> float:
-    return sum(map(_answers, steps))
 
 
 def _reader(unit: Unit, pick: Callable[[_Held, ModelView], float]) -> Callable[[ModelView], Reading]:

@@ -10,7 +10,7 @@ from diagnostics.signals.arrivals import ArrivalBin, arrivals_of
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.onset import FEWEST_OUTSIDE, MOST_STEPS, rise
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 CLIENT = "client"
 # A request has an item or more. Of fewer, requests were answered without an execution (response cache): their size is
@@ -106,8 +106,8 @@ def _size_shift(view: ModelView, steps: Sequence[CounterStep], source: str) -> S
 
 
 def _mean_latency(steps: Sequence[CounterStep]) -> float | None:
-    requests = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
-    seconds = sum(step.values.get(Counter.REQUEST_SECONDS, 0.0) for step in steps)
+    requests = increase(steps, Counter.SUCCESS)
+    seconds = increase(steps, Counter.REQUEST_SECONDS)
     return seconds / requests if requests > 0 else None
 
 

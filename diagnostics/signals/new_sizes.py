@@ -15,7 +15,7 @@ from diagnostics.signals.lifecycle import COLD_FACTOR
 from diagnostics.signals.signal import Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import CounterTable
-from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView, increase
 
 # One slow execution at a new size may be anything's; a second one at another new size is no coincidence with the first.
 _FEWEST_SIZES = 2
@@ -87,7 +87,7 @@ def _beyond(step: CounterStep, size: int, usual: float) -> float:
 
 
 def _requests(view: ModelView) -> float:
-    return sum(step.values.get(Counter.SUCCESS, 0.0) for step in view.steps(STATISTICS))
+    return increase(view.steps(STATISTICS), Counter.SUCCESS)
 
 
 def _slowdown(view: ModelView, found: Sequence[_First]) -> float:  # noqa: ARG001

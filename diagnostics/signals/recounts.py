@@ -15,7 +15,7 @@ from diagnostics.signals.signal import Missing, Read, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened, ServerChange
 from diagnostics.window.onset import CHANGE_FACTOR
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 _COUNT = "instance_group.count"
 # Fewer once may be meant, and what it brings is judged since then; fewer twice comes and goes.
@@ -80,27 +80,21 @@ def _from_steps(source: str) -> Read:
         spans = _fewer(found, view.end)
         few = [step for step in steps if any(step.start < end and since < step.end for since, end in spans)]
         most = [step for step in steps if step not in few]
-        if min(map(_requests, (few, most))) < ENOUGH_EVENTS:
+        served_by_few, served_by_most = (increase(part, Counter.SUCCESS) for part in (few, most))
+        if min(served_by_few, served_by_most) < ENOUGH_EVENTS:
             return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, source)
-        each = _queued(most) / _requests(most)
-        longer = max(_queued(few) - each * _requests(few), 0.0)
-        if longer < _NEARLY_ALL * _queued(steps) or _rate(few) > CHANGE_FACTOR * _rate(most):
+        each = increase(most, Counter.QUEUE_SECONDS) / served_by_most
+        longer = max(increase(few, Counter.QUEUE_SECONDS) - each * served_by_few, 0.0)
+        little = longer < _NEARLY_ALL * increase(steps, Counter.QUEUE_SECONDS)
+        if little or _rate(few) > CHANGE_FACTOR * _rate(most):
             return Reading.of(0.0, Unit.SECONDS, source)
-        return Reading.of(longer / _requests(steps), Unit.SECONDS, source, events=_requests(few))
+        return Reading.of(longer / increase(steps, Counter.SUCCESS), Unit.SECONDS, source, events=served_by_few)
 
     return read
 
 
-def _requests(steps: Sequence[CounterStep]) -> float:
-    return sum(step.values[Counter.SUCCESS] for step in steps)
-
-
-def _queued(steps: Sequence[CounterStep]) -> float:
-    return sum(step.values[Counter.QUEUE_SECONDS] for step in steps)
-
-
 def _rate(steps: Sequence[CounterStep]) -> float:
-    return _requests(steps) / sum(step.seconds for step in steps)
+    return increase(steps, Counter.SUCCESS) / sum(step.seconds for step in steps)
 
 
 FEWER_INSTANCES_QUEUE = Signal(

@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
 from diagnostics.window.counters import MOST_MISSED_ROUNDS, Opened
 from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, touch
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
 _LOADS = (Happened.LOADED, Happened.RELOADED)
@@ -70,7 +70,7 @@ def _passed_on(view: ModelView) -> tuple[float, float] | None:
     moved = max((step.end for step in steps if _moved(step)), default=view.start)
     after = {name: [s for s in view.beside(name).steps(STATISTICS) if s.start >= moved] for name in sources}
     begun = [next((s.end for s in each if s.values.get(Counter.SUCCESS, 0.0) > 0), None) for each in after.values()]
-    passed = min(sum(s.values.get(Counter.SUCCESS, 0.0) for s in each) for each in after.values())
+    passed = min(increase(each, Counter.SUCCESS) for each in after.values())
     failed = sum(
         s.values.get(Counter.FAILURE, 0.0) / ENSEMBLE_FAILURES_PER_REQUEST
         for s in view.beside(ensemble.name).steps(STATISTICS)
@@ -318,7 +318,7 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
         if _unwatched(steps, inside):
             return Reading.unknown(Missing.STALE, unit, source)
         during = sum(_beyond_before(steps, excess, inside))
-        requests = sum(step.values[Counter.SUCCESS] for step in steps)
+        requests = increase(steps, Counter.SUCCESS)
         judged = judged_requests(view, requests)
         return Reading.of(compute(during, sum(excess), judged), unit, source, events=requests)
 

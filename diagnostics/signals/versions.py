@@ -14,7 +14,7 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.stalls import changes_capacity, loads_seen
 from diagnostics.units import Unit
 from diagnostics.window.counters import sum_steps
-from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 from diagnostics.wire.json_body import decimal
 
 # Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
@@ -155,8 +155,8 @@ def _as_requests_met(
 
 
 def _met(steps: Sequence[CounterStep]) -> _Met:
-    requests = sum(step.values[Counter.SUCCESS] for step in steps)
-    return _Met(requests, sum(step.values[Counter.INFER_SECONDS] for step in steps) / requests)
+    requests = increase(steps, Counter.SUCCESS)
+    return _Met(requests, increase(steps, Counter.INFER_SECONDS) / requests)
 
 
 def _by_size(steps: Sequence[CounterStep]) -> dict[int, tuple[float, float]]:
@@ -182,13 +182,11 @@ def _since(view: ModelView) -> Reading:
     for source in (STATISTICS, METRICS):
         own = [step for step in view.steps(source) if step.values.get(Counter.SUCCESS)]
         if own:
-            later = _requests([step for step in every.steps(source) if step.end >= own[0].end])
-            return Reading.of(_requests(every.steps(source)) / later, Unit.RATIO, source, events=_requests(own))
+            steps = every.steps(source)
+            later = increase([step for step in steps if step.end >= own[0].end], Counter.SUCCESS)
+            requests = increase(own, Counter.SUCCESS)
+            return Reading.of(increase(steps, Counter.SUCCESS) / later, Unit.RATIO, source, events=requests)
     return Reading.of(1.0, Unit.RATIO, STATISTICS)
-
-
-def _requests(steps: Sequence[CounterStep]) -> float:
-    return sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
 
 
 def _from_comparison(

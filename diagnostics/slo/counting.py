@@ -15,7 +15,7 @@ from diagnostics.slo.bins import Tally, total
 from diagnostics.slo.burn import share_interval
 from diagnostics.slo.slo import Promise, Triton
 from diagnostics.window.normalize import positions_of
-from diagnostics.window.points import LARGEST_RATE_PER_SECOND, Counter, CounterStep
+from diagnostics.window.points import LARGEST_RATE_PER_SECOND, Counter, CounterStep, increase
 from diagnostics.window.traces import NANOSECOND
 from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.window import ServerWindow, Window
@@ -106,10 +106,10 @@ def above(
 def _by_bound(grown: Mapping[tuple[tuple[str, str], ...], float], scale: float) -> dict[float, float]:
     """Return the requests at or below each bound in seconds, over all versions."""
     found: dict[float, float] = defaultdict(float)
-    for key, increase in grown.items():
+    for key, requests in grown.items():
         text = dict(key).get(_BOUND, "")
         try:
-            found[float(text) * scale] += increase
+            found[float(text) * scale] += requests
         except ValueError:
             continue
     return found
@@ -318,7 +318,7 @@ def _availability(
     twice = ENSEMBLE_FAILURES_PER_REQUEST if sli.model in server.graph.ensembles else 1.0
     counted = sum(step.values[Counter.FAILURE] - step.values.get(Counter.CANCELED, 0.0) for step in steps)
     failed = max(counted, 0.0) / twice
-    good = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
+    good = increase(steps, Counter.SUCCESS)
     lost = min(_lost(sli, window, server, span), good)
     return Tally(total=good + failed, bad=failed, low=failed, high=failed + lost, source=source)
 

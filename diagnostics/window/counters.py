@@ -19,6 +19,7 @@ from diagnostics.window.points import (
     Increase,
     Opened,
     fell,
+    increase,
     increase_between,
     stands_out,
     sum_steps,
@@ -227,7 +228,7 @@ class CounterTable:
             counted = self._last.values.get(Counter.SUCCESS, 0.0) - self._first.values.get(Counter.SUCCESS, 0.0)
             return counted / self.seconds
         seconds = sum(step.seconds for step in self._steps)
-        return sum(step.values.get(Counter.SUCCESS, 0.0) for step in self._steps) / seconds if seconds else 0.0
+        return increase(self._steps, Counter.SUCCESS) / seconds if seconds else 0.0
 
     def add(self, point: CounterPoint, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
         """Append a read; one at the same steady time as the last says nothing new.
@@ -465,7 +466,7 @@ def _counted_fewer(step: CounterStep, other: CounterTable) -> bool:
     watched = sum(min(one.end, step.end) - max(one.start, step.start) for one in meanwhile)
     if watched < step.end - step.start - 2 * SAME_ROUND_SECONDS:
         return False
-    counted = sum(one.values.get(Counter.SUCCESS, 0.0) for one in meanwhile)
+    counted = increase(meanwhile, Counter.SUCCESS)
     return step.values.get(Counter.SUCCESS, 0.0) > _AS_MANY * counted + FEW_REQUESTS
 
 

@@ -288,6 +288,11 @@ class CounterStep(msgspec.Struct, frozen=True, gc=False):
         return self.first and self.opened is not Opened.BEFORE_WINDOW
 
 
+def increase(steps: Iterable[CounterStep], counter: Counter) -> float:
+    """Return by how much a counter rose over steps, in its own unit; a step that lacks it adds nothing."""
+    return sum(step.values.get(counter, 0.0) for step in steps)
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The sum of some steps: events and seconds of work over `seconds` of observation.
 

@@ -26,6 +26,7 @@ from diagnostics.window.counters import (
     sum_steps,
 )
 from diagnostics.window.lifecycle import ServerChange, changes, changes_of
+from diagnostics.window.points import increase
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
@@ -349,4 +350,4 @@ def _only_fall(tables: Iterable[CounterTable]) -> bool:
     return any(len(row.fell_at) >= FEWEST_FALLS for row in rows) and not any(row.rose for row in rows)
 
 
-__all__ = ["METRICS", "STATISTICS", "Counter", "CounterStep", "Delta", "ModelView"]
+__all__ = ["METRICS", "STATISTICS", "Counter", "CounterStep", "Delta", "ModelView", "increase"]
