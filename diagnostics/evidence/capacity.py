@@ -63,8 +63,9 @@ def instances_busy(ledger: Ledger, subject: Subject, limit: Limit) -> bool:
         Undecided: how busy they are could not be read.
 
     """
-    busy = busy_while_waiting(ledger, subject)
-    if busy.value is None or while_waiting(ledger, subject) is None:
+    since = while_waiting(ledger, subject)
+    busy = ledger.evidence.read(INSTANCE_BUSY_SHARE, subject, since)
+    if busy.value is None or since is None:
         return ledger.at_least(INSTANCE_BUSY_SHARE, subject, limit)
     return ledger.compare(INSTANCE_BUSY_SHARE.name, busy, limit)
 
