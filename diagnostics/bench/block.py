@@ -68,7 +68,8 @@ class RequestResult:
         return (self.end - self.first) / (self.tokens - 1)
 
 
-_FORM = re.compile(r"\s*(\w+)\s*<=?\s*(\S+)\s*")
+# A number without a unit is none: of 300, seconds and milliseconds are as likely meant.
+_FORM = re.compile(r"\s*(\w+)\s*<=?\s*(\S+[a-z])\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

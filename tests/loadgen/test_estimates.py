@@ -87,7 +87,7 @@ def test_goodput_counts_what_kept_every_limit(limits: RequestLimits, good: int |
     assert block_of(answers, start=0.0, seconds=2.0, limits=limits).good == good
 
 
-@pytest.mark.parametrize("text", ["latency", "latency < x", "speed < 1s", "ttft < 0s", "p95 < 1s"])
+@pytest.mark.parametrize("text", ["latency", "latency < x", "speed < 1s", "ttft < 0s", "p95 < 1s", "latency < 300"])
 def test_a_limit_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write latency, ttft, tpot"):
         parse_limits([text])
