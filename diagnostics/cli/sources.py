@@ -496,7 +496,8 @@ def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | Non
 
     """
     for capture in captures:
-        if not looks_like_a_path(capture):
+        # A name without a port is rather a file that is not there than a server.
+        if ":" in capture and not looks_like_a_path(capture):
             hint = "name two files, as in before.tar.xz; record a server with diag record"
             raise UsageError("only captures can be compared", where=capture, hint=hint)
     if len(captures) > 2:

@@ -136,7 +136,9 @@ def test_windows_without_requests_are_inconclusive_with_the_reason() -> None:
     [
         ([*PAIR[:1]], 2, "one capture needs two moments"),
         (["http://triton:8000", PAIR[1]], 2, "only captures can be compared"),
-        (["nothing.tar.xz", PAIR[1]], 3, "nothing.tar.xz"),
+        (["triton:8000", PAIR[1]], 2, "only captures can be compared"),
+        (["nothing.tar.xz", PAIR[1]], 3, "nothing.tar.xz: no such file"),
+        (["nothing", PAIR[1]], 3, "nothing: no such file"),
     ],
 )
 def test_what_is_no_pair_of_windows_is_refused_in_one_line(
