@@ -26,7 +26,7 @@ from tests.forecast.deployments import change
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
-SECONDS, SETTLING, SEED = 24.0, 4.0, 3
+SECONDS, SETTLING, SEED = 16.0, 4.0, 3
 # The callee is 80 % busy: requests wait for it, in its own queue and in the wrapper's.
 RATE, CALLEE_MS, WRAPPERS = 16.0, 50.0, 6
 WORLD = World(

@@ -30,7 +30,7 @@ from tests.soak.running import serving
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
-BEFORE, AWAY, AFTER, SEED = 12.0, 8.0, 12.0, 1
+BEFORE, AWAY, AFTER, SEED = 8.0, 8.0, 8.0, 1
 SETTLING = 3.0
 REASON = "weights are missing"
 INCIDENT = Incident(
