@@ -9,10 +9,11 @@ Source: Levin and Kline 1985, epidemic alternatives of the change-point problem;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import sqrt
 from statistics import linear_regression
+
+import msgspec
 
 # Two steps to the end: one step alone is an outlier, and the first after an onset mixes before and after.
 FEWEST_STEPS = 2
@@ -30,8 +31,8 @@ CHANGE_FACTOR = 1.5
 MOST_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeInterval:
+# Each series is compared at hundreds: a structure is made in a fifth of a frozen dataclass's time.
+class ChangeInterval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stretch of a series that differs: positions [first, last), its mean, the mean outside, the t statistic."""
 
     first: int

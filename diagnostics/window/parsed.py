@@ -38,8 +38,8 @@ _MILLISECOND = 1e-3
 MOST_REQUESTS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRequest:
+# A record has tens of thousands: a structure is made in a fifth of a frozen dataclass's time.
+class ClientRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request as its client saw it.
 
     Attributes:

@@ -14,6 +14,8 @@ from itertools import compress, count
 from operator import ne
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt, measured
@@ -35,8 +37,7 @@ MOST_NAMED = 20
 """Of the lines of one page that cannot be read, how many are named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One series: its name as written (`…_count`, `…_sum` included) and its labels."""
 
     name: str

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import LARGEST_INTEGER, JsonFields, decode, decode_object, excerpt
 from diagnostics.wire.redact import scrub
@@ -151,8 +153,8 @@ MILLISECONDS = 1e-3
 _MOST = 10**300
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+# Each body holds hundreds: a structure is made in a fifth of a frozen dataclass's time.
+class Timed(msgspec.Struct, frozen=True, gc=False):
     """A cumulative counter of events and of the time they took, since the model version was loaded.
 
     Attributes:
@@ -171,8 +173,7 @@ _DURATIONS = ("fail", "queue", "compute_input", "compute_infer", "compute_output
 _NONE = frozenset[str]()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStatistics:
+class BatchStatistics(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Executions at one batch size: their count, and their time in each phase (once per execution)."""
 
     size: int
@@ -181,8 +182,7 @@ class BatchStatistics:
     output: Timed = NEVER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStatistics:
+class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cumulative statistics of one model version.
 
     Attributes:
