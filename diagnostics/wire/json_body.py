@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+import msgspec
+
 from diagnostics.errors import MalformedBody
 from diagnostics.units import LATEST_SECOND
 
@@ -82,17 +84,22 @@ def json_value(text: bytes | str, *, whole: bool = True) -> object:
         ValueError: it is not JSON, nested too deeply, or holds more than `MOST_VALUES`.
 
     """
-    if isinstance(text, bytes):
-        # A byte that is no character's costs the entry that it stands in, and not the document.
-        body, text = text, text.decode(json.detect_encoding(text), "replace")
-    else:
-        body = text.encode("utf-8", "surrogatepass")
+    body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     refuse_many(body)
     try:
-        value = _DECODER.decode(text)
+        value = _value(text, body)
         return _whole_characters(value, body) if whole else value
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
+
+
+def _value(text: bytes | str, body: bytes) -> object:
+    """Return the value of a document; what is not quite JSON is read by the slower, more lenient parser."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        # A byte that is no character's costs the entry that it stands in, and not the document.
+        return _DECODER.decode(text.decode(json.detect_encoding(text), "replace") if isinstance(text, bytes) else text)
 
 
 def in_utf8(body: bytes) -> bytes:
