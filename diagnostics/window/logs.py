@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -64,6 +65,19 @@ _MARKERS = (
 
 
 _TELLING = re.compile(r"\]\s+\"?(?:loading: |successfully |failed to |Poll failed)")
+# The same in any wrapper, and the lines that may be a part of one: what CRI splits is marked so.
+_PERHAPS_TELLING = re.compile(rb"loading: |successfully |failed to |Poll failed| std(?:out|err) [PF]")
+_PERHAPS_OPTION = re.compile(rb"rate_limit|model_control_mode")
+
+
+def _lines(body: bytes, holding: re.Pattern[bytes]) -> Iterator[str]:
+    """Yield the lines that hold a pattern: of gigabytes of request lines, few do."""
+    end = 0
+    for found in holding.finditer(body):
+        if found.start() >= end:
+            start, end = body.rfind(b"\n", end, found.start()) + 1, body.find(b"\n", found.end())
+            end = len(body) if end < 0 else end
+            yield from body[start:end].decode("utf-8", "replace").splitlines()
 
 
 def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
@@ -75,7 +89,7 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
 
     """
     found: list[LogEvent] = []
-    lines = unwrapped(body.decode("utf-8", "replace").splitlines())
+    lines = unwrapped(_lines(body, _PERHAPS_TELLING))
     for line, at in deque((one for one in lines if _TELLING.search(one[0])), MOST_EVENTS):
         event = _event(line, near if at is None else at)
         if event is not None and at is not None and not event.zoned:
@@ -91,8 +105,7 @@ def options_of(body: bytes) -> dict[str, str]:
     `rate_limit` is `OFF` or another mode, `model_control_mode` is `MODE_NONE`, `MODE_POLL` or `MODE_EXPLICIT`. What the
     log does not say is left out.
     """
-    lines = (line for line in body.splitlines() if b"rate_limit" in line or b"model_control_mode" in line)
-    rows = [_OPTION.match(line) for line, _ in unwrapped(line.decode("utf-8", "replace") for line in lines)]
+    rows = [_OPTION.match(line) for line, _ in unwrapped(_lines(body, _PERHAPS_OPTION))]
     return {row[1]: row[2] for row in rows if row}
 
 
