@@ -21,7 +21,15 @@ from diagnostics.signals.signal import Missing, Reading, Scope, Subject
 from diagnostics.signals.tails import SLOW_EXECUTION_SECONDS, TAIL, TYPICAL_EXECUTION_SECONDS
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
-from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
+from diagnostics.tuning.queueing import (
+    StageForecast,
+    StageLoad,
+    capacity,
+    headroom_limited,
+    likely_seconds,
+    on_device,
+    predict,
+)
 from diagnostics.units import Unit
 
 MODEL = "scheduler model"
@@ -160,8 +168,8 @@ def scaling(ledger: Ledger, subject: Subject, measured_seconds: float) -> Scalin
     limited = headroom_limited(load, room)
     favourable = headroom_limited(load, (room[1], room[1])) if room else limited
     counts = range(load.instances + 1, load.instances * MOST_TIMES + 1, max(load.instances // FINEST_STEP, 1))
-    forecasts = {count: predict(replace(limited, instances=count)) for count in counts}
-    stable = {count: _seconds(forecast) for count, forecast in forecasts.items() if forecast.stable}
+    likely = {count: likely_seconds(replace(limited, instances=count)) for count in counts}
+    stable = {count: seconds for count, seconds in likely.items() if seconds is not None}
     best = min(stable.values(), default=measured_seconds)
     gain = measured_seconds - best
     enough = [count for count, seconds in stable.items() if measured_seconds - seconds >= ENOUGH_OF_GAIN * gain > 0]
@@ -170,10 +178,12 @@ def scaling(ledger: Ledger, subject: Subject, measured_seconds: float) -> Scalin
         load=load,
         now=predict(load),
         count=count,
-        forecast=forecasts.get(count),
-        most=max(
-            (predict(replace(favourable, instances=count)) for count in counts),
-            key=lambda forecast: forecast.capacity_per_second,
+        forecast=predict(replace(limited, instances=count)) if enough else None,
+        most=predict(
+            max(
+                (replace(favourable, instances=count) for count in counts),
+                key=lambda one: capacity(on_device(one, one.device_seconds[0])),
+            )
         ),
     )
 
@@ -241,10 +251,6 @@ def callers_wait(ledger: Ledger, subject: Subject, saved: Reading) -> Reading:
     calls = entry.weight / around.weight
     part = min(max(saved.value, 0.0) * calls / held.value, 1.0)
     return Reading.of(queue.value * part / calls, Unit.SECONDS, queue.source, estimated=queue.estimated)
-
-
-def _seconds(forecast: StageForecast) -> float:
-    return (forecast.queue_seconds or 0.0) + forecast.compute_seconds
 
 
 SETTING = "instance_group.rate_limiter"
