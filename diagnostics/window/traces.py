@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -52,9 +51,10 @@ class TracedVisit(NamedTuple):
     @property
     def executed(self) -> bool:
         """Whether the model computed, and all instants of it are known and in order."""
-        marks = (self.queued, self.began, self.input_end, self.output_start, self.computed)
-        known = [mark for mark in marks if mark is not None]
-        return len(known) == len(marks) and all(a <= b for a, b in pairwise(known))
+        queued, began, output = self.queued, self.began, self.output_start
+        if queued is None or began is None or self.input_end is None or output is None or self.computed is None:
+            return False
+        return queued <= began <= self.input_end <= output <= self.computed
 
     @property
     def queue_seconds(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
@@ -163,6 +164,9 @@ class _Attribute(_Wire):
 class _Event(_Wire):
     name: str = ""
     time_unix_nano: _Integer = 0
+
+
+_NAME_AND_TIME = attrgetter("name", "time_unix_nano")
 
 
 class _Span(_Wire):
@@ -339,7 +343,7 @@ def _span(wire: _Span, service: str, instance: str) -> Span:
         model,
         version,
         nested,
-        first_marks([(event.name, event.time_unix_nano) for event in wire.events], start) if wire.events else {},
+        first_marks(map(_NAME_AND_TIME, wire.events), start) if wire.events else {},
         instance,
     )
 
