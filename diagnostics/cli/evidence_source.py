@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,12 +22,14 @@ from diagnostics.cli.sources import (
     warn,
 )
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
-from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import Window
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import is_prometheus
+
+if TYPE_CHECKING:
+    from diagnostics.diagnosis.proposing import SourceEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,8 @@ def see_captures(paths: Sequence[Path], question: WindowOptions) -> SourceEviden
 
 
 def _seen(window: Window, names: tuple[str, ...]) -> SourceEvidence:
+    from diagnostics.diagnosis.proposing import SourceEvidence  # with all that forecasts take, which explain does not
+
     return SourceEvidence(
         evidence=WindowEvidence(window), window=WindowFacts(start=window.start, end=window.end, sources=names)
     )
@@ -127,6 +132,8 @@ def _seen(window: Window, names: tuple[str, ...]) -> SourceEvidence:
 
 def _newest(read: Explanation) -> SourceEvidence:
     """Return the evidence of an explanation, where settings were changed in its window of the time since."""
+    from diagnostics.diagnosis.proposing import SourceEvidence
+
     if read.latest is None:
         assert isinstance(read.evidence, WindowEvidence)
         return SourceEvidence(evidence=read.evidence, window=read.window)

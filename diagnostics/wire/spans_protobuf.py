@@ -15,6 +15,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from diagnostics.errors import MalformedBody
+from diagnostics.wire.protobuf import delimited_fields
 from diagnostics.wire.spans import (
     INSTANCE_NAMES,
     LONGEST_ID,
@@ -36,9 +37,6 @@ from diagnostics.wire.spans import (
 _RESOURCE_SPANS = 1
 _RESOURCE, _SCOPE_SPANS = 1, 2
 _SPANS = 2
-_WITH_LENGTH = 2
-_FIXED = {1: 8, 5: 4}
-"""Bytes of a field by how it is written."""
 _LARGE = 64 * 2**10
 """Bytes of a span or a resource beyond which only its small fields are parsed: prompts and answers are large."""
 _SMALL = 2**10
@@ -104,45 +102,6 @@ def _groups(body: bytes) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
             elif number == _SCOPE_SPANS:
                 spans += [(at, to) for part, at, to in fields(inner, after) if part == _SPANS]
         yield resource, spans
-
-
-def delimited_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the number of each field that has a length, where the field begins, and where its content does and ends.
-
-    The number of any other field is 0, which none has.
-
-    Raises:
-        DecodeError: one ends after `end`, or is written as nothing is.
-
-    """
-    while at < end:
-        begin = at
-        tag, at = _varint(data, at, end)
-        kind, length = tag & 7, 0
-        if kind == _WITH_LENGTH:
-            length, at = _varint(data, at, end)
-        elif kind in _FIXED:
-            length = _FIXED[kind]
-        elif kind == 0:
-            _, at = _varint(data, at, end)
-        else:
-            raise DecodeError("a group, which no exporter writes")
-        if at + length > end:
-            raise DecodeError("cut off")
-        yield tag >> 3 if kind == _WITH_LENGTH else 0, begin, at, at + length
-        at += length
-
-
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 64:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    raise DecodeError("cut off")
 
 
 def _small_fields(data: bytes) -> bytes:

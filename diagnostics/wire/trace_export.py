@@ -11,7 +11,6 @@ from typing import Any
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt, number
 from diagnostics.wire.spans import MARKS, Span, Take, first_marks, read_json, valid_times
-from diagnostics.wire.spans_protobuf import read_protobuf
 
 SERVICE = "triton-inference-server"
 _SEPARATORS = ", \t\r\n["
@@ -224,6 +223,8 @@ def read_spans(body: bytes, take: Take, until: float | None = None) -> int:
         return read_triton(plain.removeprefix(_BOM), take, until)
     if first == b"<":
         raise MalformedBody(f"the trace export is a page of HTML or XML: {excerpt(plain)}")
+    from diagnostics.wire.spans_protobuf import read_protobuf  # few captures hold it, and its library takes 12 ms
+
     return read_protobuf(plain, take)
 
 

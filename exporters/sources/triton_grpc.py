@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 
 from diagnostics.errors import UsageError
 from diagnostics.wire.failed_reads import REFUSED
+from diagnostics.wire.protobuf import delimited_fields
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.redact import scrub
-from diagnostics.wire.spans_protobuf import delimited_fields
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.http import Obstacle, ReadFailure, plain
