@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from diagnostics.diagnosis.change_options import models_on, vary_given
-from diagnostics.diagnosis.diagnose import diagnose
+from diagnostics.diagnosis.diagnose import DiagnosisOptions, Validation, diagnose
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.predicting import Simulations
 from diagnostics.diagnosis.proposal import CarriedProposal, LoadChange, Test, TunedProposal, moves, patches
 from diagnostics.diagnosis.proposing import ChangeRequest, SourceEvidence, entry_of, load_of
 from diagnostics.errors import UsageError
@@ -22,13 +23,14 @@ from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.packing import GpuMemory, Packing, gpu_memory, packed, tenants_of
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import performance, unlike
+from diagnostics.forecast.predict import DRAWS, performance, unlike
 from diagnostics.forecast.search import Candidate, Tuning, Vary, tune
 from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed, doubt
 from diagnostics.signals.gpu import INSTANCE_GPU_MEMORY
 from diagnostics.signals.signal import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
+from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.units import Unit
 
@@ -209,16 +211,22 @@ def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, b
         assumptions=_assumptions(ground, shown, account, memory),
         shortfall=_shortfall(ground, found),
         packing=_packing(ground, shown, memory),
-        cause=_cause(ground) if ground.load.same else None,
+        cause=_cause(ground, found) if ground.load.same else None,
         seconds=time.monotonic() - began,
         test=_test(ground.fitted),
         doubt=doubt(ground.fitted, changes),
     )
 
 
-def _cause(ground: _TuningContext) -> Finding | None:
-    """Return what `diag explain` names first of the same window."""
-    found = diagnose(ground.evidence).actionable
+def _cause(ground: _TuningContext, tuning: Tuning) -> Finding | None:
+    """Return what `diag explain` names first of the same window, by the forecasts that were made already."""
+    made, simulations = [(tuple[ConfigChange, ...](), tuning.baseline)], Simulations()
+    if tuning.best:
+        made.append((tuning.best.changes, tuning.best.performance))
+    for changes, forecast in made:
+        if len(forecast.drawn) == DRAWS and not ground.seed:  # as a diagnosis makes it
+            simulations.note(changed(ground.fitted, WhatIf(changes=changes)), forecast)
+    found = diagnose(ground.evidence, DiagnosisOptions(validation=Validation(simulations=simulations))).actionable
     return found[0] if found else None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence, focused
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.predicting import Simulations
 from diagnostics.diagnosis.run import without_ledgers
 from diagnostics.diagnosis.validation import CpuBudget, ForecastCache, validated
 from diagnostics.evidence.evidence import WindowEvidence
@@ -21,12 +22,14 @@ class Validation:
         simulate: simulate each suggestion that can be; False leaves it to closed forms.
         budget: the processor time that forecasts of one diagnosis may take; None for `validation.VALIDATION_SECONDS`.
         forecasts: answers of earlier windows of the same deployment; None to answer anew.
+        simulations: forecasts of this window that were made before; None for none.
 
     """
 
     simulate: bool = True
     budget: CpuBudget | None = None
     forecasts: ForecastCache | None = None
+    simulations: Simulations | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,5 +71,7 @@ def diagnose(evidence: Window | WindowEvidence, options: DiagnosisOptions = _DEF
     if options.light:
         found = replace(found, results=without_ledgers(found.results))
     if (how := options.validation) is not None:
-        found = validated(found, simulate=how.simulate, memory=how.forecasts, budget=how.budget)
+        found = validated(
+            found, simulate=how.simulate, memory=how.forecasts, budget=how.budget, simulations=how.simulations
+        )
     return found if options.entry is None else focused(found, options.entry)

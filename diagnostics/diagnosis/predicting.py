@@ -332,7 +332,11 @@ def why_not(error: DiagError) -> str:
 class Simulations:
     """Forecasts by simulation, as `diag whatif` and `diag tune` make them; each deployment's is made once."""
 
-    _kept: dict[int, tuple[Fitted, Performance]] = field(default_factory=dict)
+    _kept: list[tuple[Fitted, Performance]] = field(default_factory=list)
+
+    def note(self, fitted: Fitted, found: Performance) -> None:
+        """Keep a forecast that was made elsewhere, of the same length and seed."""
+        self._kept.append((fitted, found))
 
     def of(self, fitted: Fitted) -> Performance:
         """Return a forecast by simulation.
@@ -341,10 +345,23 @@ class Simulations:
             Unpredictable: the simulation takes more events than a run may have.
 
         """
-        # A deployment that is kept keeps its identity: no other one gets it meanwhile.
-        if id(fitted) not in self._kept:
-            self._kept[id(fitted)] = fitted, performance(fitted)
-        return self._kept[id(fitted)][1]
+        known = next((found for one, found in self._kept if _is_simulated_as(one, fitted)), None)
+        if known is None:
+            known = performance(fitted)
+            self.note(fitted, known)
+        return known
+
+
+def _is_simulated_as(one: Fitted, other: Fitted) -> bool:
+    """Return whether forecasts of two deployments are the same: what is told beside them may differ."""
+    if one is other:
+        return True
+    return (one.entry, one.scenario, one.doubt, one.measured) == (
+        other.entry,
+        other.scenario,
+        other.doubt,
+        other.measured,
+    )
 
 
 def effect(requested: Intervention, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:

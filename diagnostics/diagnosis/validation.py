@@ -177,6 +177,7 @@ def validated(
     simulate: bool = True,
     memory: ForecastCache | None = None,
     budget: CpuBudget | None = None,
+    simulations: Simulations | None = None,
 ) -> Explanation:
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
@@ -194,11 +195,14 @@ def validated(
             and closed forms tell the rest.
         memory: answers of earlier windows of the same deployment; None to answer anew.
         budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
+        simulations: forecasts of this window that were made before; None for none.
 
     """
     if explanation.proven or all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    validator = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
+    validator = _Validator(
+        explanation, memory or ForecastCache(), budget or CpuBudget(), simulations or Simulations(), simulate=simulate
+    )
     explanation = validator.judged()
     found = validator.reported(explanation.findings)
     return replace(with_findings(explanation, found), proven=True)
@@ -207,10 +211,18 @@ def validated(
 class _Validator:
     """Asks for forecasts of one explanation's findings."""
 
-    def __init__(self, explanation: Explanation, memory: ForecastCache, budget: CpuBudget, *, simulate: bool) -> None:
+    def __init__(
+        self,
+        explanation: Explanation,
+        memory: ForecastCache,
+        budget: CpuBudget,
+        simulations: Simulations,
+        *,
+        simulate: bool,
+    ) -> None:
         self._before, self._memory, self._budget, self._may_simulate = explanation, memory, budget, simulate
         self._predictor = Predictor(explanation.evidence, explanation.anatomy)
-        self._simulations = Simulations()
+        self._simulations = simulations
         self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
         self._together: dict[str, Intervention] = {}
 

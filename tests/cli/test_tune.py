@@ -9,12 +9,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from diagnostics.cli import tune, tuning
+from diagnostics.diagnosis import predicting
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposing import SourceEvidence
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.options import Minimize
+from diagnostics.forecast.predict import DRAWS
 from diagnostics.forecast.search import Candidate, Tuning
 from diagnostics.forecast.target import LatencyTarget
 from tests.builders import Stage, SyntheticTriton, chain, model_config
@@ -55,6 +57,13 @@ def test_the_smallest_change_is_reported_with_its_patch() -> None:
     assert done.exit_code == 0
     assert done.output.startswith("chat: safety instance_group.count 1 → 2 meets p95 < 120ms: ")
     assert "count: 2" in done.output
+
+
+def test_the_cause_is_held_against_the_forecasts_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "tune", functools.partial(tunable.tune, draws=DRAWS))
+    monkeypatch.setattr(predicting, "performance", lambda fitted: pytest.fail(f"{fitted.entry} is simulated again"))
+
+    assert run(*OBJECTIVE).exit_code == 0
 
 
 def test_an_objective_at_another_load_needs_more() -> None:
