@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
-from urllib3.response import BaseHTTPResponse
+from urllib3.response import BaseHTTPResponse, HTTPResponse
 
 from exporters.sources.http import TIMELY_POOLS
 
@@ -40,7 +40,7 @@ class BoundedAdapter(HTTPAdapter):
         response = super().send(request, *given, **{**more, "stream": True, "timeout": seconds})
         answer = response.raw
         try:
-            response.raw = io.BytesIO(_read(answer, until))
+            response.raw = _whole(answer, _read(answer, until))
         finally:
             answer.close()
         return response
@@ -56,6 +56,26 @@ def _read(answer: BaseHTTPResponse, until: float) -> bytes:
     except (HTTPError, OSError) as error:
         raise requests.exceptions.ReadTimeout(type(error).__name__) from error
     return bytes(body)
+
+
+def _whole(answer: BaseHTTPResponse, body: bytes) -> HTTPResponse:
+    """Return an answer that was read, without what told how its body was sent.
+
+    Libraries ask the raw answer for its version and its headers too.
+    """
+    headers = answer.headers.copy()
+    for name in ("Content-Encoding", "Content-Length", "Transfer-Encoding"):
+        headers.discard(name)
+    return HTTPResponse(
+        body=io.BytesIO(body),
+        headers=headers,
+        status=answer.status,
+        version=answer.version,
+        version_string=answer.version_string,
+        reason=answer.reason,
+        preload_content=False,
+        request_url=answer.geturl(),
+    )
 
 
 def bound_answers() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+import requests
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
@@ -50,6 +51,16 @@ def test_an_answer_that_ends_is_taken():
     with FakeServer({"POST /": packed}).running() as server:
         assert OTLPMetricExporter(f"{server.url}/", timeout=1).export(MetricsData([])) is MetricExportResult.SUCCESS
         AppriseService(server.url.replace("http:", "json:"), "x").send(MESSAGE)
+
+
+def test_an_answer_that_was_read_is_told_of_as_before():
+    bound_answers()
+    packed = status(200, gzip.compress(b"{}"), **{"Content-Encoding": "gzip", "X-Room": "ops"})
+    with FakeServer({"GET /": packed}).running() as server, requests.Session() as session:
+        streamed = session.get(f"{server.url}/", stream=True)
+        raw = streamed.raw
+        assert (raw.version, raw.status, raw.headers.getlist("X-Room")) == (11, 200, ["ops"])
+        assert streamed.json() == {}
 
 
 @pytest.mark.parametrize(("part", "pause"), [(b"a" * 2**20, 0.0), (b"a", 0.1)], ids=["at once", "byte by byte"])
