@@ -17,7 +17,6 @@ from diagnostics import names
 from diagnostics.signals.counting import ENOUGH_EVENTS, absent
 from diagnostics.signals.engine_samples import is_engine
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
-from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.gone_processes import GONE_PROCESSES, failing_since
 from diagnostics.signals.host import HOST, stub_cpu_seconds
 from diagnostics.signals.settings import BATCH_DELAY, CONFIGURATION, INSTANCES, executed
@@ -264,12 +263,15 @@ def _lost(view: ModelView, count: Callable[[ModelView, float], Reading]) -> Read
 
 
 def _perhaps_lowered(view: ModelView, instances: float) -> bool:
-    """Return whether fewer processes are there than are configured, and no request fails.
+    """Return whether fewer processes are there than are configured, and no requests fail as those of a gone one do.
 
     One that was killed fails about a request a second (measured on 24.10): the count was lowered since it was read.
+    Refusals and failures at another pace are no sign of it.
     """
     there = INSTANCE_PROCESSES.read(view).value
-    return there is not None and 0 < there < instances and FAILED_REQUESTS.read(view).value == 0
+    if there is None or not 0 < there < instances:
+        return False
+    return failing_since(view) is None or GONE_PROCESSES.read(view).value == 0
 
 
 def _lost_by_processes(view: ModelView) -> Reading:

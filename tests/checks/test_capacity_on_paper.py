@@ -155,6 +155,13 @@ def test_fewer_processes_without_a_failed_request_are_a_count_that_was_lowered()
     assert "execution-hung" not in {one.check for one in reported(WAITS, *processes((0.016,))).findings}
 
 
+@pytest.mark.parametrize("failing", [{"REJECTED": 12.0}, {"BACKEND": 4.0}], ids=["refusals", "at another pace"])
+def test_fewer_processes_and_failures_of_other_kinds_are_a_count_that_was_lowered(failing: Mapping[str, float]) -> None:
+    refusing = replace(WAITS, models=(replace(WAITS.models[0], failing=failing),))
+
+    assert "execution-hung" not in {one.check for one in reported(refusing, *processes((0.016,))).findings}
+
+
 def test_instances_that_all_work_are_not_hung_however_long_requests_wait() -> None:
     found = reported(WAITS, *processes((0.016, 0.015))).findings
 
