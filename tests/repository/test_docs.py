@@ -14,6 +14,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import diag
 from diagnostics.wire.capture_layout import place
 from diagnostics.wire.records import BodyKind, Scrape
+from tests.browser import draw
 from tests.repository.pages import commands, every_page, spans, without_code, written
 from tests.repository.source import PRODUCT, ROOT, modules, texts
 
@@ -174,6 +175,12 @@ def test_links_lead_to_files_and_headings() -> None:
     links = [(path, link) for path, text in pages.items() for link in _links(text)]
     assert len(links) > 100
     assert not [f"{path.relative_to(ROOT)}: {link}" for path, link in links if not _leads_somewhere(path, link)]
+
+
+def test_pictures_are_drawn_by_a_command_and_shown() -> None:
+    shown = {link for path in every_page() for link in _links(path.read_text("utf-8")) if link.endswith(".png")}
+    there = {path.stem for path in draw.FOLDER.iterdir()}
+    assert there == set(draw.PICTURES) == {Path(link).stem for link in shown}
 
 
 def _links(text: str) -> list[str]:
