@@ -67,8 +67,9 @@ def certainty(found: TunedProposal) -> str:
     if found.doubt:
         return f"possible, not certain: {found.doubt}{then}"
     reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
-    why = f"the 90 % interval {reach}" if found.plausible else "the model does not reproduce the measurement"
-    return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
+    if found.plausible:
+        return f"more likely than not, but not certain: the 90 % interval {reach}{then}"
+    return f"possible, not certain: the model does not reproduce the measurement{then}"
 
 
 def cause(found: TunedProposal) -> str:
