@@ -25,7 +25,7 @@ _LONGEST = 72
 
 
 def contents(user: str, password: str) -> dict[str, str]:
-    """Return the text of each file by its name; tokens are drawn anew."""
+    """Return the text of each file by its name; tokens are generated afresh."""
     hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt()).decode()
     return {
         "token": secrets.token_hex(32) + "\n",

@@ -44,7 +44,7 @@ _HEAD = """\
 
 
 def support_page() -> str:
-    """Return the support matrix with its table of servers written anew."""
+    """Return the support matrix with its table of servers written again."""
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

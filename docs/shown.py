@@ -1,7 +1,7 @@
 """Writes what commands print into the pages that show them: `python -m docs.shown [--scores]`, a quarter of a minute.
 
 A `console` block shows all that its command prints, a `text` block as many lines as it holds. With `--scores`, it also
-scores the benchmarks anew, which takes more than a minute.
+scores the benchmarks again, which takes more than a minute.
 """
 
 from __future__ import annotations

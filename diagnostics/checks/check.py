@@ -142,7 +142,7 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """It cannot be told."""
+    """It cannot be determined."""
 
     reason: Missing
     signal: str

@@ -94,7 +94,7 @@ def _larger_cache_of(kind: ServerKind, subject: Subject) -> Suggestion:
 
 
 def prefix_advice(ledger: Ledger, subject: Subject) -> str:
-    """Return what to look at where an engine reads all prompts anew, to end a suggestion with; else empty."""
+    """Return what to look at where an engine reads all prompts again, to end a suggestion with; else empty."""
     hits = ledger.evidence.read(ENGINE_PREFIX_HITS, subject)
     if hits.value != 0 or (hits.events or 0.0) < ENOUGH_EVENTS:
         return ""

@@ -217,7 +217,7 @@ def expect_copies(ledger: Ledger, subject: Subject) -> None:
     by itself: there it costs confidence that this is not known.
 
     Raises:
-        Undecided: the phases mostly wait for something, or on processors nothing tells whether they do.
+        Undecided: the phases mostly wait for something, or on processors nothing shows whether they do.
 
     """
     if ledger.evidence.read(ON_GPU, subject).value == 0:
@@ -270,7 +270,7 @@ def device_is_full(ledger: Ledger, subject: Subject) -> bool:
     """Return whether even the most favourable reading leaves no room on the device.
 
     Raises:
-        Undecided: nothing is known of the device; or some kernel runs all the time, and nothing tells how much of the
+        Undecided: nothing is known of the device; or some kernel runs all the time, and nothing shows how much of the
             device it fills.
 
     """

@@ -13,7 +13,7 @@ load and batch show it.
 - More work of its own (`gpu-saturated`): the time goes to another process, at an unchanged load.
 - Another model of this server (`gpu-contended-by-colocated-model`): its process is in the tree.
 - A freshly loaded model: its new processes are in the tree, too.
-- Another process namespace, or MPS in between: processes cannot be told apart, and the result is unknown.
+- Another process namespace, or MPS in between: processes cannot be distinguished, and the result is unknown.
 
 ## Do
 1. Find the process on the GPU's machine: `nvidia-smi pmon -c 1`, then `ps -o pid,user,args -p PID`. Stop it, or move it

@@ -105,7 +105,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def rate_rose(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether surely more arrives from one moment on; what cannot be told counts as no."""
+    """Return whether surely more arrives from one moment on; what cannot be determined counts as no."""
     if ledger.evidence.read(RATE_SHIFT, subject).value is None:
         return False  # too short to tell, or arrivals cannot be counted: then nothing is known to have changed
     return ledger.at_least(RATE_SHIFT, subject, SHIFTED) and ledger.at_least(RATE_SHIFT_CERTAINTY, subject, CERTAIN)

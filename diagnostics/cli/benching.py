@@ -59,7 +59,7 @@ def measure(
         targets: one or two URLs.
         requested: what is asked for.
         options: how servers are read.
-        tell: told each run.
+        tell: called for each run.
         settle: called once it is interrupted, so that nothing interrupts its end.
 
     Raises:

@@ -54,7 +54,7 @@ class Demonstration:
         environment: where the server comes from.
         fault: what is wrong with it.
         seconds: length of each load; a fault that happens at a moment needs what its own profile says.
-        say: told each step, on standard error.
+        say: called for each step, on standard error.
         show: told the result, on standard output.
         progress: told how far a load is.
         style: gives the explanation its colours.
@@ -248,7 +248,7 @@ class KeptDemonstration:
         environment: where the server comes from.
         fault: what is wrong with it.
         seconds: how long at most.
-        say: told each step, on standard error.
+        say: called for each step, on standard error.
         show: told what can be tried, on standard output.
         progress: told how far the load is.
 

@@ -91,7 +91,7 @@ def evidence_options(command: Callable[..., object]) -> Callable[..., object]:
 def see(source: EvidenceSource) -> SourceEvidence:
     """Return the evidence that is asked for, where settings were changed meanwhile of the time since.
 
-    That, and what is lost of a damaged capture, is told on standard error.
+    That, and what is lost of a damaged capture, is printed on standard error.
 
     Raises:
         UsageError: sources and options do not go together, or no source is named.

@@ -41,7 +41,7 @@ INTERVAL_SECONDS = 1.0
 
 
 def found(sources: Sequence[str], options: SourceOptions) -> tuple[list[TritonServer], list[CollectError]]:
-    """Return the servers that were found, and why others were not, which is told on standard error.
+    """Return the servers that were found, and why others were not, which is printed on standard error.
 
     Raises:
         Exit: with code 3, none was found.

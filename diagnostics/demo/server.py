@@ -63,8 +63,8 @@ class Start:
     def compile_models(self) -> None:
         """Write the bytecode of the models' modules, as the server's interpreter would when it loads them.
 
-        Files that appear beside a loaded model make the server take it for a changed one: a new instance
-        count alone, which it otherwise takes over in place, would load the model anew.
+        Files that appear beside a loaded model make the server take it for a changed one: a new instance count alone,
+        which it otherwise takes over in place, would load the model again.
         """
         subprocess.run([self.environment.python, "-m", "compileall", "-qq", self.repository], check=False)
 
@@ -191,7 +191,7 @@ class TritonLauncher:
         environment: where the server is.
         repository: a fault, whose repository is written to a temporary folder; or the folder of a model
             repository, which is served where it is and stays.
-        ports: the loopback ports; by default free ones, chosen anew if another process takes one meanwhile.
+        ports: the loopback ports; by default free ones, chosen again if another process takes one meanwhile.
         args: further options of `tritonserver`.
         log: is called with a line for each step of the start; by default nothing is said.
         start_timeout: seconds until a server that is not ready counts as failed.

@@ -21,7 +21,7 @@ class Validation:
     Attributes:
         simulate: simulate each suggestion that can be; False leaves it to closed forms.
         budget: the processor time that forecasts of one diagnosis may take; None for `validation.VALIDATION_SECONDS`.
-        forecasts: answers of earlier windows of the same deployment; None to answer anew.
+        forecasts: answers of earlier windows of the same deployment; None to answer again.
         simulations: forecasts of this window that were made before; None for none.
 
     """

@@ -175,7 +175,7 @@ def with_carried(found: Sequence[Finding], carried: Sequence[Finding]) -> tuple[
 
 
 def as_dated(found: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings that were made anew with the dates and the end of those they stood for."""
+    """Return findings that were rebuilt with the dates and the end of those they stood for."""
     known = {one.id: one for one in before}
     return tuple(
         replace(one, onset=was.onset, ended=was.ended, summary=was.summary) if (was := known.get(one.id)) else one

@@ -63,7 +63,7 @@ def held_up(check: str, ledger: Ledger, subject: Subject, fires: Fires) -> Undec
 def _copies_wait(evidence: Evidence, subject: Subject) -> bool:
     """Return whether a model's instances are mostly held by inputs and outputs that wait instead of being copied.
 
-    Where nothing tells whether they use a processor, they may wait where it is so of all models of a server: their
+    Where nothing shows whether they use a processor, they may wait where it is so of all models of a server: their
     tensors differ, and what the server's threads wait for is the same.
     """
     if _copied(evidence, subject) < DISK.value:

@@ -253,7 +253,7 @@ class Predictor:
         """Return what a change of an engine without Triton does, by its simulated iterations; None of all else.
 
         Raises:
-            Unpredictable: its iterations were not read, or what the change does cannot be told.
+            Unpredictable: its iterations were not read, or what the change does cannot be determined.
 
         """
         change, on = finding.suggestion and finding.suggestion.change, finding.subject

@@ -44,7 +44,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ledger(self) -> Ledger:
-        """What shows why; at rest noted anew, as the same evidence says the same again."""
+        """What shows why; at rest noted again, as the same evidence says the same again."""
         if not self.at_rest:
             return self.noted
         again = Ledger(self.noted.evidence, self.noted.entry_of)

@@ -115,7 +115,7 @@ def symptoms(
 
 
 def _absences(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
-    """Outages in which requests may have been refused, where nothing tells whether any was."""
+    """Outages in which requests may have been refused, where nothing shows whether any was."""
     explained = {(one.subject.server, one.subject.model) for one in found if one.check == OUTAGE}
     for on in evidence.subjects(Scope.LISTED):
         refused, away = evidence.read(REFUSED_REQUESTS, on), evidence.read(UNAVAILABLE_SECONDS, on)

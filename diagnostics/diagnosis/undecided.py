@@ -83,7 +83,7 @@ def _lacks_counters(evidence: Evidence, on: Subject) -> Unread | None:
 
 
 def _lacks_waits(evidence: Evidence, on: Subject) -> Unread | None:
-    """Return that nothing tells how long requests wait, in the words of the server; None of a Triton."""
+    """Return that nothing shows how long requests wait, in the words of the server; None of a Triton."""
     kind = evidence.server_kind(on)
     if kind is None:
         return None
@@ -138,7 +138,7 @@ def silent_port(evidence: Evidence) -> Unread | None:
 
 
 def absent_model(evidence: Evidence, among: Container[str] | None = None) -> Unread | None:
-    """Return a model that was never there while the window was read, where nothing tells whether anybody asks for it.
+    """Return a model that was never there while the window was read, where nothing shows whether anybody asks for it.
 
     Triton counts none of the requests that it refuses, so the counters of a server look alike with and without them.
 
@@ -307,7 +307,7 @@ def _idles_unread(evidence: Evidence, server: str) -> bool:
 # NVML no deployment on a GPU could be called healthy.
 _INSIDE = frozenset({Phase.COMPUTE, Phase.ENGINE, Phase.QUEUE})
 # Checks that reach these phases only once so much is seen that no more than this signal is left to know: a process of
-# others at work on a full card, of which nothing tells what it costs.
+# others at work on a full card, of which nothing shows what it costs.
 REACH_ONCE_SEEN: Mapping[str, tuple[str, frozenset[Phase]]] = {
     "gpu-contended-by-other-process": (FOREIGN_EXCESS_REQUEST.name, _INSIDE),
 }

@@ -95,14 +95,14 @@ def _may_grow(found: Performance) -> bool:
     return found.mean is None or found.mean.high is None or not found.stable
 
 
-# What holds of a window holds of the next ones like it: a running service asks anew after so many seconds.
+# What holds of a window holds of the next ones like it: a running service asks again after so many seconds.
 KEPT_SECONDS = 300.0
 # Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
 # that has begun is finished, within the events that a run may have.
 VALIDATION_SECONDS = 10.0
 # A cause is as likely wrong as right where the model that its remedy rests on is not that of the window.
 DOUBTED_CONFIDENCE = 0.6
-# What was forecast of a window is forecast anew from one this many times as long.
+# What was forecast of a window is forecast again from one this many times as long.
 _MORE = 2.0
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class ForecastCache:
     _kept: dict[Hashable, tuple[float, float, float, object]] = field(default_factory=dict)
 
     def of(self, key: Hashable, now: float, make: Callable[[], T], mean_seconds: float = 0.0, length: float = 0.0) -> T:
-        """Return the answer for a key at Unix second `now`, made anew where there is none that still holds.
+        """Return the answer for a key at Unix second `now`, rebuilt where there is none that still holds.
 
         It holds for some time, while requests take about as long (`mean_seconds`) as when it was made: not by as much
         more or less as is worth a change. A window of twice the `length` in seconds, as one that fills, tells more.
@@ -193,7 +193,7 @@ def validated(
         explanation: of a window.
         simulate: simulate each suggestion that can be. Where False, only what a memory still holds is as simulated,
             and closed forms tell the rest.
-        memory: answers of earlier windows of the same deployment; None to answer anew.
+        memory: answers of earlier windows of the same deployment; None to answer again.
         budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
         simulations: forecasts of this window that were made before; None for none.
 

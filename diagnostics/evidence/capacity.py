@@ -25,7 +25,7 @@ SERVICE_SCV = 0.06
 
 
 def _refused(ledger: Ledger, subject: Subject) -> float:
-    """Requests that a limited queue turned away: they arrive too once there is room."""
+    """Requests that a limited queue rejected: they arrive too once there is room."""
     if not ledger.read(QUEUE_LIMIT, subject).value:
         return 0.0
     return max(ledger.read(LOST_BEFORE_STAGE, subject).value or 0.0, 0.0)
@@ -152,7 +152,7 @@ _ONE_PROCESSOR = 0.1
 
 
 def may_take_turns(evidence: Evidence, subject: Subject) -> bool:
-    """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
+    """Return whether instances that are all busy may wait for each other: several, and nothing rules it out."""
     several = (evidence.read(INSTANCES, subject).value or 0.0) >= 2
     return (
         several

@@ -75,7 +75,7 @@ class EvidenceCache:
     def let_go(self) -> None:
         """Part what refers to each other, so that the window's memory is free at once and not when cycles are sought.
 
-        Who still reads in another thread makes anew what is missing.
+        Who still reads in another thread builds again what is missing.
         """
         for view in self._whole.values():
             view.part()

@@ -1,7 +1,7 @@
 """What was measured of an entry, with an interval that knows that neighbouring requests wait together.
 
 Waits of one queue are correlated: a thousand requests of a busy minute say less than a thousand minutes. So whole
-stretches of time are drawn anew, not requests: the moving-block bootstrap (Künsch, "The jackknife and the bootstrap for
+stretches of time are resampled, not requests: the moving-block bootstrap (Künsch, "The jackknife and the bootstrap for
 general stationary observations", Annals of Statistics 17, 1989), with blocks that wrap around the end of the window
 (Politis & Romano, "A circular block-resampling procedure for stationary data", 1992), so that every stretch counts
 alike.

@@ -25,14 +25,14 @@ from diagnostics.tuning.waiting import (
     waiting_seconds,
 )
 
-# A queue with a limit turns away what is too much, and keeps its instances at work all but always.
+# A queue with a limit rejects what is too much, and keeps its instances at work all but always.
 _KEPT_UP = 0.999
 
 
 @dataclass(frozen=True, slots=True)
 class StageNumbers:
     """A stage's seconds in the queue with their range, their variance, seconds in execution, busy share and batch, and
-    the share of what is offered that its queue policy turns away.
+    the share of what is offered that its queue policy rejects.
 
     The queue is None where the stage cannot keep up.
     """
@@ -69,8 +69,7 @@ def stage_numbers(model: Model, offer: Offer, slowed: float) -> StageNumbers:
     """Return a model's numbers by `tuning.queueing.predict`, and by `tuning.limited` where its queue has a limit.
 
     What wake-ups that a limited queue misses cost (`DynamicBatcher.overtakes`) is left out: where it is full, more is
-    turned away than is said here. `slowed` is how many times as long its executions take beside others on what they
-    share.
+    rejected than is said here. `slowed` is how many times as long its executions take beside others on what they share.
     """
     load = _load(model, offer, slowed)
     policy = model.batcher.policy if model.batcher and sheds(model) else None
@@ -128,7 +127,7 @@ def _numbers(
 
 
 def _limited_numbers(model: Model, load: StageLoad, policy: QueueDiscipline, offer: Offer) -> StageNumbers:
-    """Return the numbers of a stage that keeps up with any load, since it turns away what is too much."""
+    """Return the numbers of a stage that keeps up with any load, since it rejects what is too much."""
     kept = max(_kept(load, policy, offer), key=lambda one: one.lost)
     most = _longest(load, policy, offer)
     load = replace(load, arrival_rate=min(load.arrival_rate * (1 - kept.lost), _KEPT_UP * stage_capacity(load)))

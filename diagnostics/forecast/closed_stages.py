@@ -1,4 +1,4 @@
-"""All stages of a scenario by formulas: what reaches each, what slows it, and what it turns away."""
+"""All stages of a scenario by formulas: what reaches each, what slows it, and what it rejects."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Stages:
 def closed_stages(scenario: Scenario, span: float) -> Stages:
     """Return the stages of open traffic; ranges are those of a window of `span` seconds.
 
-    What a stage turns away, or has no time for, does not reach those behind it: rounds are made until nothing changes.
-    Where what is turned away frees a shared device, so that less is, they go to and fro: then halfway, until that is
+    What a stage rejects, or has no time for, does not reach those behind it: rounds are made until nothing changes.
+    Where what is rejected frees a shared device, so that less is, they go to and fro: then halfway, until that is
     little.
     """
     scenario = whole(scenario)
@@ -178,7 +178,7 @@ def _slowed_on(resource: Resource, users: Sequence[Model], rates: Mapping[str, f
     found = {model.name: 1.0 for model in users}
     firm = [model for model in users if not sheds(model)]
     if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in firm) >= resource.capacity:
-        # More than it can do, and nothing is turned away: in the end all lanes are at work at once.
+        # More than it can do, and nothing is rejected: in the end all lanes are at work at once.
         most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
         return dict.fromkeys(found, max(most / resource.capacity, 1.0))
     for _ in range(_ROUNDS):

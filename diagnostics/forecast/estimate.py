@@ -21,12 +21,12 @@ _P50, _P95, _P99 = 0.0, 1.6449, 2.3263
 def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
     """Return what requests to the fitted entry would experience, by formulas.
 
-    Each stage is a queue of its own (`tuning.queueing.predict`) whose arrivals are the entry's; executions that share
-    a device are slowed as by the others' mean use; an engine's iterations lengthen with what joins. The latency is that
-    of the longest path; its percentiles are those of a gamma distribution with the sum of the waits' variances
-    (Wilson and Hilferty 1931). A closed loop's rate follows from the interactive response time law. A queue policy
-    bounds waits and turns requests away (`tuning.limited`), of which those that its lost wake-ups cost are not counted:
-    `rejected` is the least that is. `None` where a stage cannot keep up.
+    Each stage is a queue of its own (`tuning.queueing.predict`) whose arrivals are the entry's; executions that share a
+    device are slowed as by the others' mean use; an engine's iterations lengthen with what joins. The latency is that
+    of the longest path; its percentiles are those of a gamma distribution with the sum of the waits' variances (Wilson
+    and Hilferty 1931). A closed loop's rate follows from the interactive response time law. A queue policy bounds waits
+    and rejects requests (`tuning.limited`), of which those that its lost wake-ups cost are not counted: `rejected` is
+    the least that is. `None` where a stage cannot keep up.
 
     Raises:
         UsageError: the change names what is not there.
@@ -189,7 +189,7 @@ def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performan
 
 
 def _flow(entry: EntryGraph, found: Stages) -> tuple[float, float]:
-    """Return the shares of the entry's requests that are answered and turned away.
+    """Return the shares of the entry's requests that are answered and that are rejected.
 
     Stages turn requests away by chance, each for itself. Those that are full serve the same requests, the first.
     """

@@ -228,7 +228,8 @@ def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[SharedDevi
 
 
 def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[SharedDevice]) -> None:
-    """Fit engines anew with the share of time in which they iterate in the simulated window, and to its requests' time.
+    """Fit engines again with the share of time in which they iterate in the simulated window, and to its requests'
+    time.
 
     A few reads of a gauge leave the one open; what an engine takes of a card depends on it. The other depends on who
     runs beside whom.

@@ -93,7 +93,7 @@ def overloaded(scenario: Scenario, outcome: SimulationResult) -> frozenset[str]:
     """Return the models that cannot keep up: those that more reaches than they can do, and where the run says that
     something grew without end, the one that was busiest.
 
-    A queue with a limit, or a timeout that rejects, turns away what is too much, and stays finite.
+    A queue with a limit, or with a timeout that rejects, drops the excess and stays finite.
     """
     wanted = reaching(scenario)
     full = {model.name for model in lanes(scenario) if is_full(model, wanted.get(model.name, 0.0))}

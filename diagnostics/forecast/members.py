@@ -305,9 +305,9 @@ def race(scenario: Scenario, model: Model, queue_seconds: float, seconds: float)
     """Return how often a model's batcher looks too early, by the mean queue that was measured, in runs of `seconds`.
 
     A race is lost more often on a host whose threads wake late, and each time makes what waits wait for the next
-    request, or for half a second where that is turned away. So the queue grows with the share; it is simulated at
-    several, and looked up in between. With other instances, or under another load, threads meet otherwise, and none may
-    be lost: where a limit of 20 lost 0.4 of them, with twice the instances hardly any were. So the bounds begin at 0.
+    request, or for half a second where that is rejected. So the queue grows with the share; it is simulated at several,
+    and looked up in between. With other instances, or under another load, threads meet otherwise, and none may be lost:
+    where a limit of 20 lost 0.4 of them, with twice the instances hardly any were. So the bounds begin at 0.
     """
     queues = [_queue(with_missed_wakeups(scenario, model, share), model.name, seconds) for share in _SHARES]
     grown = list(accumulate((max(one, _LEAST_SECONDS) for one in queues), max))

@@ -43,7 +43,7 @@ class StagePerformance:
         compute_mean: mean seconds of the execution that a request is part of, engine time included.
         busy_share: share of time an instance is occupied; of an engine, in which it iterates.
         batch_size_mean: items per execution; of an engine, running requests; None where nothing executes.
-        refused_per_second: requests that its queue policy turns away.
+        refused_per_second: requests that its queue policy rejects.
         stable: whether the stage keeps up with what is offered.
         engine: whether it is an engine, which runs many requests side by side.
 
@@ -95,7 +95,7 @@ class Performance:
         p95: 95th percentile.
         p99: 99th percentile.
         throughput: answered requests per second.
-        rejected: requests per second turned away.
+        rejected: rejected requests per second.
         stages: in the order of the ensemble's steps.
         mean_most: the most mean seconds that a window of the measured length showed in any draw, those included in
             which a stage does not keep up; None where none was drawn.
@@ -137,7 +137,7 @@ class Performance:
 
     @property
     def refused_share(self) -> float:
-        """The share of requests that are turned away."""
+        """The share of requests that are rejected."""
         everything = self.rejected + self.throughput.value
         return self.rejected / everything if everything > 0 else 0.0
 

@@ -24,7 +24,7 @@ _TAIL = 0.025
 # Recorded queues of instances that are hardly idle are explained by dispatch gaps of 0.03 to 0.2 ms, and a sleeping
 # stage's timer adds another 0.05 to 0.2 ms (Triton 2.51): from a fifth of the usual gap to five thirds.
 _GAP_RANGE = (1 / 5, 5 / 3)
-# Recorded arrivals are drawn anew in blocks of this many: bunches shorter than a block keep their shape.
+# Recorded arrivals are resampled in blocks of this many: bunches shorter than a block keep their shape.
 _BLOCK = 20
 
 
@@ -184,7 +184,7 @@ def _traffic(traffic: OpenLoop | ClosedLoop, doubt: Doubt, draw: Draw) -> OpenLo
 
 
 def _redrawn(times: Sequence[float], rng: Random) -> Sequence[float]:
-    """Return as many arrivals, with the intervals of the recorded ones drawn anew in blocks (circular block bootstrap,
+    """Return as many arrivals, with the intervals of the recorded ones resampled in blocks (circular block bootstrap,
     Politis and Romano 1992).
     """
     count = len(times)
@@ -291,14 +291,14 @@ def _counted(entry: EntryGraph, centrals: Sequence[ScenarioRun], runs: Sequence[
 
 
 def _answered(run: ScenarioRun, entry: EntryGraph, stuck: Collection[str]) -> float:
-    """Return answered requests per second: all that are not turned away, or as many as a stage does that is full."""
+    """Return answered requests per second: all that are not rejected, or as many as a stage does that is full."""
     outcome = run.outcome.entries[entry.name]
     if not stuck:
         return outcome.arrived / run.outcome.seconds * _through(outcome)
     if outcome.failed:
-        # Behind a stage that is full, others turn away: only what came out was answered.
+        # Behind a stage that is full, others reject: only what came out was answered.
         return outcome.answered / run.outcome.seconds
-    # A run that is short for what turns away behind it ends before anything is: what it executes is all there is.
+    # A run too short for later stages to reject anything: what it executes is all that is answered.
     ends = {*stuck, *(model.name for model in run.scenario.models if sheds(model))}
     own = {step.model for step in entry.steps}
     return outcome.arrived / run.outcome.seconds * min(_passed(run, model) for model in ends & own)

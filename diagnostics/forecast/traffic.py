@@ -124,7 +124,7 @@ def entry_subject(item: Anatomy) -> Subject:
 
 
 def arrival_rate(evidence: Evidence, item: Anatomy) -> float | None:
-    """Return the requests per second that an entry is offered, those turned away at a queue's limit included.
+    """Return the requests per second that an entry is offered, those rejected at a queue's limit included.
 
     An ensemble's own counters only hold what came out of it: its first stages say what went in, unless others call
     them, too.

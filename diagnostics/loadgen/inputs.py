@@ -194,7 +194,7 @@ def _shaped(config: Config, field: Mapping[str, Any], values: NDArray[Any]) -> N
     shape = list(values.shape) if values.ndim == len(dims) else [size if size >= 0 else -1 for size in dims]
     fits = all(size in (-1, given) for size, given in zip(dims, shape, strict=True))
     try:
-        # More than one variable size cannot be told from a flat list.
+        # More than one variable size cannot be determined from a flat list.
         found = values.reshape(_batched(config) + shape) if fits else None
     except ValueError:
         found = None

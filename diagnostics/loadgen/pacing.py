@@ -55,7 +55,7 @@ class Pacer:
         variants: how many prepared requests there are.
         seconds: during which requests become due, warm-up included.
         clients: of a closed loop; in an open loop, requests that are out at once at most.
-        count: returns the tokens of a reply; None where they cannot be told.
+        count: returns the tokens of a reply; None where they cannot be determined.
         offset: which prepared request is sent first, so that blocks differ.
         patient: whether load goes on where nobody answers any more.
 

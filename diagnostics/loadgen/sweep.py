@@ -129,7 +129,7 @@ class LoadSweep:
         plan: what to run.
         contenders: one or two targets.
         limits: what goodput counts.
-        tell: told each run.
+        tell: called for each run.
 
     """
 

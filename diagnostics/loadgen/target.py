@@ -46,7 +46,7 @@ def reads_of(config: Mapping[str, Any], tokens_from: str | None, tokenizer: Path
 
 
 def counter(tokenizer: Path | None) -> Callable[[Reply], int | None]:
-    """Return what counts a reply's tokens; it returns None where nothing tells.
+    """Return what counts the tokens of a reply; it returns None where they are not known.
 
     Raises:
         UsageError: the package `tokenizers` is missing, or the file is no tokenizer.

@@ -36,7 +36,7 @@ _RELOADING = "reading the settings anew"
 class Daemon:
     """Starts all parts, waits for signals, and stops them in reverse order.
 
-    SIGTERM and SIGINT end it, with all writes finished; a second one ends it at once. SIGHUP reads the settings anew.
+    SIGTERM and SIGINT end it, with all writes finished; a second one ends it at once. SIGHUP reads the settings again.
     """
 
     def __init__(

@@ -226,7 +226,7 @@ class FleetBoard:
             faults.works(_FAULT)
 
     def _look_for_double(self, last: _Report | None) -> None:
-        """Tell of another process that wrote this worker's report since this one did: both overwrite each other."""
+        """Report another process that wrote this worker's report since this one did: both overwrite each other."""
         fleet, faults = self._service.settings.fleet, self._service.metrics.faults
         what = _ALONE.format(worker=fleet.worker)
         if not self._reported or last is None or last.process == self._process:

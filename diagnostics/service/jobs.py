@@ -95,7 +95,7 @@ class TritonReader:
 
     @property
     def server(self) -> str:
-        """Its name since it was found, also while it is sought anew; before that its URL."""
+        """Its name since it was found, also while it is sought again; before that its URL."""
         return self._name or self.url
 
     @property
@@ -142,7 +142,7 @@ class TritonReader:
             self._found.close()
 
     def _watched(self, scrapes: list[Scrape]) -> list[Scrape]:
-        """Return the scrapes; a server that stays away is sought anew, as it may come back with other ports."""
+        """Return the scrapes; a server that stays away is sought again, as it may come back with other ports."""
         self._unanswered = 0 if answered(scrapes) else self._unanswered + 1
         if self._unanswered >= LOST_AFTER:
             self.close()
@@ -183,7 +183,7 @@ class MachineReader:
         self._sample_of_gpus(sought=False)
 
     def _look(self, deployment: str, servers: tuple[TritonServer | None, ...]) -> None:
-        """Look anew for a deployment's servers where others were found than before."""
+        """Look again for a deployment's servers where others were found than before."""
         if self._found.get(deployment) == servers:
             return
         self._found[deployment], found = servers, [server for server in servers if server is not None]

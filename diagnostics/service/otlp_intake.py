@@ -223,7 +223,7 @@ class OtlpIntake:
         return deployment is not None and deployment.give(traced)
 
     def _record(self, deployment: str, traced: RoutedSpans) -> None:
-        """Record what a deployment was given, written anew: it replays, and nothing else that was sent is kept."""
+        """Record what a deployment was given, written again: it replays, and nothing else that was sent is kept."""
         if self._memory is not None:
             body = write_json(traced.spans, traced.about)
             scrape = Scrape(server="", kind=BodyKind.TRACES, at=traced.at, mono=time.monotonic(), body=body)

@@ -1,6 +1,6 @@
 """Who is connected to a listener, and who gives way when they are too many: strangers first, of them the longest idle.
 
-Were the newest turned away, whoever holds connections open and sends nothing would keep out everyone else.
+Were the newest rejected, whoever holds connections open and sends nothing would keep out everyone else.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from diagnostics.store import slo_events
 from diagnostics.store.statements import Apply
 from exporters.sinks.exposition import EventKey, event_metrics, report_metrics
 
-# Reckoning all windows of all objectives anew for each page would cost more than counting.
+# Reckoning all windows of all objectives again for each page would cost more than counting.
 _SECONDS_BETWEEN_REPORTS = 10.0
 # Spans come some seconds after their requests: the newest round is counted with the next.
 _BEHIND = 1
@@ -149,7 +149,7 @@ class SloKeeper(Collector):
         return Together(bins for (name, _), bins in self._bins.items() if name == slo.name)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; how objectives stand is reckoned anew every ten seconds."""
+        """Yield the metrics; how objectives stand is reckoned again every ten seconds."""
         if not self.slos:
             return
         with self._lock:

@@ -42,7 +42,7 @@ def _all_idle(view: ModelView, one: Outage) -> bool:
 
 
 def _absent(view: ModelView) -> Reading:
-    """Return 1 when the model was away at every read, and nothing tells whether anybody asks for it.
+    """Return 1 when the model was away at every read, and nothing shows whether anybody asks for it.
 
     A folder that was never loaded has no state in the index: nobody was served by it either. Of a server as a whole it
     is the inference port that was silent at every read.
@@ -70,7 +70,7 @@ def _retired(view: ModelView) -> Reading:
 
 
 def _out_of_use(view: ModelView, one: Outage) -> bool:
-    """Return whether a model was unloaded by somebody, and nothing tells that it was there, or wanted, lately.
+    """Return whether a model was unloaded by somebody, and nothing shows that it was there, or wanted, lately.
 
     A configuration is read of what is ready, counters list what is loaded, and an ensemble that is ready calls only
     models that are: any of them is a sign of it. The log has the moment itself.

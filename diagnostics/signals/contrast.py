@@ -76,7 +76,7 @@ class Contrast:
 
 
 def contrasted(pieces: Iterable[SeriesInterval], when: When, *, same_load: bool = True) -> Contrast | Missing:
-    """Return an effect inside and outside of a driver's stretches, or why that cannot be told.
+    """Return an effect inside and outside of a driver's stretches, or why that cannot be determined.
 
     Args:
         pieces: the effect.

@@ -66,8 +66,8 @@ def _pressure(view: ModelView) -> Reading:
 def _per_lane(view: ModelView) -> Reading:
     """Return the share of a model's executions that waits for I/O: in its own processes, and in the server's threads.
 
-    A Python model executes in processes of its own, one thread of each. What the server's threads wait for is shared
-    by all executions, as nothing tells whose it is.
+    A Python model executes in processes of its own, one thread of each. What the server's threads wait for is shared by
+    all executions, as nothing shows whose it is.
     """
     samples, lanes, own = _samples(view), busy_lanes(view), own_lanes(view)
     if len(samples) < FEWEST_EVENTS or lanes is None or own.value is None:

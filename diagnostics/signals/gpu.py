@@ -178,7 +178,7 @@ def _fault_code(found: Sequence[Gpu]) -> float | None:
 
 
 def _memory_errors(found: Sequence[Gpu]) -> float | None:
-    """Return how many uncorrected memory errors came in the window; a driver that was restarted counts anew."""
+    """Return how many uncorrected memory errors came in the window; a driver that was restarted counts again."""
     counts = [gpu.ecc_uncorrected for gpu in found if gpu.ecc_uncorrected is not None]
     return sum(max(now - before, 0.0) for before, now in pairwise(counts)) if counts else None
 

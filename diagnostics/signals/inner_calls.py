@@ -266,8 +266,9 @@ def _by_time(own: CallCounters, candidates: Sequence[_Candidate], *, called: boo
 def _each_time(own: CallCounters, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
     """Return those of the models called in step that fill the executions, the most of them.
 
-    A client may call models of the same length at once: where that cannot be told, executions must lengthen with their
-    calls. One that is called itself is in step with what is called beside it, and that runs ahead if it is shorter.
+    A client may call models of the same length at once: where that cannot be determined, executions must lengthen with
+    their calls. One that is called itself is in step with what is called beside it, and that runs ahead if it is
+    shorter.
     """
     best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
     if _part(best) < (_CLOSELY if called else _FILLED):

@@ -40,7 +40,7 @@ class CallCounters:
         held: seconds that executions held instances; empty where that is not known.
         seconds: request seconds, from arrival to answer, of those that no ensemble sent.
         waits: mean seconds of a request in queues.
-        before: requests completed before the first step; None where the counters began anew in the window.
+        before: requests completed before the first step; None where the counters began again in the window.
         members: the models that it calls as an ensemble.
 
     """
@@ -194,7 +194,7 @@ def _waits(view: ModelView, source: str) -> float:
 
 
 def _before(view: ModelView, source: str) -> float | None:
-    """Return what all versions completed before the span; None where counters began anew, or reads are doubted."""
+    """Return what all versions completed before the span; None where counters began again, or reads are doubted."""
     total = 0.0
     for table in view.tables(source):
         if table.first is None or table.resets or table.doubted_at:

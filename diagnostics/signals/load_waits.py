@@ -1,6 +1,6 @@
 """Requests that waited for a load, as those know them whose counters a load does not take away.
 
-A load begins the model's statistics and its ensembles' anew, and what waited in the frontend was in none of them. What
+A load begins the model's statistics and its ensembles' again, and what waited in the frontend was in none of them. What
 still knows such waits: the rows of the metrics page, which go on; the pending gauge; clients and traces; and answers
 that stop for as long as a load takes and then come at once.
 """

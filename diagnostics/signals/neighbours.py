@@ -27,7 +27,7 @@ _LONGEST_PAUSE = 5.0
 
 
 def strangers(view: ModelView) -> set[int] | Missing:
-    """Return the processes on the card that are not the server's, or why that cannot be told.
+    """Return the processes on the card that are not the server's, or why that cannot be determined.
 
     They cannot when the server's processes are not known, when none of them is among the card's although there are
     some (another process namespace), or when MPS stands in front of them.

@@ -287,8 +287,8 @@ def _counted(view: ModelView) -> float:
 def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     """Return the least and the most seconds that an outage can have lasted, also by what was counted around it.
 
-    Where counters began anew, what was counted before it is seen only up to the last read there. A server whose
-    counters went on as usual while nobody read it was there; so was one whose counters began anew between two reads
+    Where counters began again, what was counted before it is seen only up to the last read there. A server whose
+    counters went on as usual while nobody read it was there; so was one whose counters began again between two reads
     and had counted all that usually comes from one to the other.
     """
     after = one.since if one.after is None else one.after

@@ -209,8 +209,8 @@ def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
     """Return the loads that requests can have waited out: not the server's restart, nor an unload and a load.
 
     What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
-    version's begin; where a version's own begin anew, it was away.
-    What waits around a change of capacity waits for that.
+    version's begin; where a version's own begin again, it was away. What waits around a change of capacity waits for
+    that.
     """
     restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     away = [step for table in view.tables(METRICS) for step in table.resets if step.opened is Opened.RESET]

@@ -365,7 +365,7 @@ def _histogram(sli: Triton, server: ServerWindow, once: bool | None, span: tuple
 
 
 def _traced(sli: Triton, window: Window, done: Sequence[Batch], span: tuple[float, float]) -> Tally | None:
-    """Return what traces say; of several servers nothing tells which one a trace is of."""
+    """Return what traces say; of several servers nothing shows which one a trace is of."""
     if len(window.servers) != 1 or sli.tags:
         return None
     low, high = (at / NANOSECOND for at in span)

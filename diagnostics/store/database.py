@@ -105,7 +105,7 @@ class Database:
     """One engine, replaced when a damaged file was set aside.
 
     Attributes:
-        engine: what queries use; ask anew for each.
+        engine: what queries use; ask again for each.
         url: where it is, with the password.
 
     """

@@ -21,7 +21,7 @@ from diagnostics.store.tables import clean, finding_row
 
 # How long an incident that only goes on, and a verdict that only stays, may go unwritten.
 INCIDENT_SECONDS, VERDICT_SECONDS = 60.0, 300.0
-# A worst moment is reported anew when it is worse by so much of all requests or latency.
+# A worst moment is reported again when it is worse by so much of all requests or latency.
 _WORSE = 0.05
 
 

@@ -285,7 +285,7 @@ class Kept:
 
 
 def few_places(load: OfferedLoad, places: float) -> Kept:
-    """Return what a queue does in which `places` customers may wait, and others are turned away as they come.
+    """Return what a queue does in which `places` customers may wait, and others are rejected as they come.
 
     G/G/c/K; exact in what M/M/c/K loses. The tail is geometric with the ratio of heavy traffic, `ρ^(2 / (scv of
     arrivals + scv of service))`. `_kept` says the rest.

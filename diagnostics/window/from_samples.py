@@ -296,7 +296,7 @@ def machines(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:
 
 
 def _processors(series: Sequence[SampledSeries]) -> dict[float, node_exporter.NodeProcessors]:
-    """Return the processors at each scrape that has all of them in each mode; those of a machine that booted anew."""
+    """Return the processors at each scrape that has all of them in each mode; those of a machine that booted again."""
     idle: dict[float, dict[tuple[str, str], float]] = {}
     for one in series:
         key = one.labels.get("cpu", ""), one.labels.get("mode", "")

@@ -106,7 +106,7 @@ def _models(server: ServerWindow) -> list[str]:
 
 def _from_log(events: Sequence[LogEvent]) -> Iterator[ServerChange]:
     loading: dict[str, LogEvent] = {}
-    # A folder that cannot be read is refused anew whenever the repository is polled.
+    # A folder that cannot be read is refused again whenever the repository is polled.
     alike = (list(run) for _, run in groupby(events, key=lambda e: (e.kind, e.version, e.reason)))
     for event in (e for run in alike for e in (run[:1] if run[0].kind is LogKind.FAILED else run)):
         if event.kind is LogKind.LOADING:
@@ -230,7 +230,7 @@ def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[t
 
 
 def _restarts(server: ServerWindow) -> list[ServerChange]:
-    """Return the instants at which every model's counters began anew: the server as a whole was restarted."""
+    """Return the instants at which every model's counters began again: the server as a whole was restarted."""
     source = STATISTICS if server.tables[STATISTICS] else METRICS
     keys = list(server.tables[source])
     resets = {key: [o for o in _openings(server, source, key) if o[2] is Opened.RESET] for key in keys}

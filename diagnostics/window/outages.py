@@ -31,7 +31,7 @@ LOADING, UNLOADING, RESTARTED, REFUSING, STOPPED = "LOADING", "UNLOADING", "REST
 # A version that was listed and is no longer at so many reads in a row, to the last one: bodies that lost a row are
 # rarer. One that is back with counters from zero was unloaded, however few reads missed it.
 FEWEST_UNLISTED = 3
-# One model whose counters begin anew was loaded; of two, that both were at once is less likely than a restart.
+# One model whose counters begin again was loaded; of two, that both were at once is less likely than a restart.
 FEWEST_RESTARTED = 2
 # The kernel counts processor time in ticks of 10 ms: where ten are usual, none at all is no chance (e^-10).
 _TICKS_MISSED = 0.1
@@ -52,9 +52,9 @@ class Outage:
         before: when it was first seen there again; None when it was still away at the last read.
         source: `index`, `log`, `metrics`, `statistics`, `host`, `failed reads` or `failed reads of the inference port`,
             the most exact that shows it.
-        state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began anew;
+        state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began again;
             `REFUSING` where nothing listened on its inference port; `STOPPED` where its process stood still and went
-            on; empty where nothing tells.
+            on; empty where nothing shows.
         reason: why, where the index or the log gives one.
         tried: whether somebody tried to read it meanwhile; a hole that nobody tried to read may be the reader's own.
 
@@ -301,9 +301,9 @@ def _went_on(paged: Sequence[CounterTable], one: Outage) -> bool:
 
 
 def _anew(server: ServerWindow, model: str) -> Iterator[Outage]:
-    """Yield when a model's metrics began anew between two reads: it was unloaded and loaded, nobody knows how long.
+    """Yield when a model's metrics began again between two reads: it was unloaded and loaded, nobody knows how long.
 
-    A reload in place goes on with the same metrics, and lets only the statistics begin anew.
+    A reload in place goes on with the same metrics, and lets only the statistics begin again.
     """
     reads = [at for at, _ in server.reads[METRICS]]
     tables = [table for table in _tables(server, model) if table.source == METRICS]
@@ -331,7 +331,7 @@ def _never_counted(
     """Yield the models that no read of the counters lists, nor the index: those that are wanted, or were configured.
 
     Triton lists each model that is loaded in its statistics. A configuration is read of what is ready; without the
-    index nothing tells whether it went since.
+    index nothing shows whether it went since.
     """
     reads = max(server.reads.values(), key=len)
     if len(reads) < FEWEST_UNLISTED:
@@ -482,7 +482,7 @@ def _fell(server: ServerWindow, one: Outage) -> bool:
 
 
 def _restarted(server: ServerWindow) -> Iterator[Outage]:
-    """Yield when every model's counters began anew between two reads: nobody knows how long the server was down."""
+    """Yield when every model's counters began again between two reads: nobody knows how long the server was down."""
     for source in (METRICS, STATISTICS):
         tables = [table for table in server.tables[source].values() if table.counts]
         resets = [[step for step in table.resets if step.opened is Opened.RESET] for table in tables]

@@ -16,7 +16,7 @@ _LOADING = "LOADING"
 
 
 class Between(NamedTuple):
-    """The read after which counters began anew, and the one that shows it; Unix seconds."""
+    """The read after which counters began again, and the one that shows it; Unix seconds."""
 
     since: float
     at: float
@@ -35,7 +35,7 @@ def restart_reported(
 
     Args:
         reads: the two.
-        models: whose counters began anew; the log must tell that each of them was loaded.
+        models: whose counters began again; the log must tell that each of them was loaded.
         failed: Unix seconds of the reads that nobody answered.
         hosts: the samples of its machine, in time order.
         index: what it listed, by Unix seconds.

@@ -74,7 +74,7 @@ class SavedBody:
         body: the bytes.
         at: when the file was written, Unix seconds.
         model: of a configuration file.
-        server: whose it is; empty where nothing tells.
+        server: whose it is; empty where nothing shows.
         basis: where `at` is from, when that is sure; None when it is the file's.
 
     """
@@ -198,7 +198,7 @@ def _contradict(readings: Sequence[_Reading]) -> bool:
 def _fell(before: _Reading, after: _Reading) -> bool:
     """Return whether two readings are not one server's: other machines, no model in common, or some that count less.
 
-    Where all that is in common counts less, and names tell that it is later, the server was started anew.
+    Where all that is in common counts less, and names tell that it is later, the server was started again.
     """
     if _machines_differ(before.saved.body, after.saved.body):
         return True

@@ -51,7 +51,7 @@ def longest_boot(samples: Sequence[HostSample]) -> list[HostSample]:
 
 
 def occupied(samples: Sequence[Gpu], pids: Collection[int]) -> int | None:
-    """Return the GPU instance id of the part that the processes are on; None when nothing tells.
+    """Return the GPU instance id of the part that the processes are on; None when nothing shows.
 
     Without a process on any part it is told only where the card shows a single one, as it does in a container that was
     given one. Processes on two parts are two servers, or one that cannot be spoken of as on one device.
@@ -72,7 +72,7 @@ def as_seen_from(samples: Sequence[Gpu], hosts: Sequence[HostSample]) -> list[Gp
     """Return the samples of a card with memory, processes and activity of the server's own part.
 
     Power, clocks and faults stay the card's, which all parts share. A sample in which the part was not read, and all
-    where nothing tells which it is, has neither memory nor activity.
+    where nothing shows which it is, has neither memory nor activity.
     """
     if not any(gpu.parts for gpu in samples):
         return list(samples)
@@ -278,7 +278,7 @@ class ModelView:
         return self.window.traces if len(self.window.servers) == 1 else NO_TRACES
 
     def visible_gpus(self) -> int | None:
-        """Return how many GPUs the server sees, None when nothing tells."""
+        """Return how many GPUs the server sees, None when nothing shows."""
         if self.window.gpus:
             return len(self.window.gpus[-1].gpus)
         return len(self.server.gpus) or None

@@ -338,7 +338,7 @@ class ServerWindow:
 
 
 def _grown(table: CounterTable) -> float:
-    """Return the requests between the first read and the last one; of counters that began anew, those of the last."""
+    """Return the requests between the first read and the last one; of counters that began again, those of the last."""
     if table.first is None or table.last is None:
         return 0.0
     first, last = (sum(point.values.get(one, 0.0) for one in _ENDED) for point in (table.first, table.last))

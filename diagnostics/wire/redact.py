@@ -34,7 +34,7 @@ _TEXT_TOKENS = re.compile(
 )
 """Where `token` is a piece of text and not a credential."""
 
-# A search begins anew at every character, so that a run is entered at its start only, or scanned for a bounded length.
+# A search begins again at every character, so that a run is entered at its start only, or scanned for a bounded length.
 _ASSIGNED = re.compile(r"""(?<![A-Za-z0-9_.-])[0-9_.-]*+(?P<name>[A-Za-z][A-Za-z0-9_.-]*+)\\?["']?\s*+[=:]\s*+""")
 _VALUE = re.compile(
     r"""\\"(?:\\\\\\"|[^"\\]|\\(?!"))*+(?:\\")?|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[^\s"',;&(){}\[\]]++"""

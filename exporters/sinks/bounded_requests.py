@@ -1,6 +1,6 @@
 """What libraries that speak through requests read of an answer: OpenTelemetry's exporters and Apprise.
 
-They read it whole, however long it is, and count their timeout anew for each byte.
+They read it whole, however long it is, and count their timeout again for each byte.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ TIMELY_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _PlainPool, "https"
 def timely_connections(timeout: float, **tls: Any) -> urllib3.PoolManager:
     """Return a manager whose answers end after `timeout` seconds as a whole, however slowly their bytes arrive.
 
-    urllib3 counts a timeout anew for each part: headers that trickle in, or interim answers, would never end.
-    `tls` are its arguments of TLS.
+    urllib3 counts a timeout again for each part: headers that trickle in, or interim answers, would never end. `tls`
+    are its arguments of TLS.
     """
     manager = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=timeout, read=timeout), **tls)
     manager.pool_classes_by_scheme = TIMELY_POOLS

@@ -1,7 +1,7 @@
 """Servers that run as pods of a Kubernetes cluster: listed once, then watched, as its API asks of clients.
 
 A watch ends every few minutes and goes on where it ended. Where the API server no longer knows that place (410 Gone),
-pods are listed anew. Source: Kubernetes, "API concepts", efficient detection of changes.
+pods are listed again. Source: Kubernetes, "API concepts", efficient detection of changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from exporters.sources.target_list import (
 PREFIX = "k8s://"
 _FORM = "give k8s://namespace/service, or k8s://namespace/service:port"
 WATCH_SECONDS = 120
-"""After which the API server is asked to end a watch. One that is silent for longer is dead, and is begun anew."""
+"""After which the API server is asked to end a watch. One that is silent for longer is dead, and is begun again."""
 PAGE = 500
 """Pods of one answer, as kubectl asks for."""
 MOST_BYTES, MOST_LINE = 64 * 2**20, 4 * 2**20

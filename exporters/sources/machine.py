@@ -32,7 +32,7 @@ class Machine:
 
     def round(self) -> list[Scrape]:
         """Return one host sample per server that runs here now, and one of the GPUs."""
-        # Sought anew each time: a server that was restarted has another process.
+        # Sought again each time: a server that was restarted has another process.
         samples = [sample_host(server.name, _pid(server)) for server in self._servers]
         scrapes = [sample for sample in samples if sample is not None]
         return [*scrapes, self._nvml.sample()] if self._nvml else scrapes

@@ -73,7 +73,7 @@ _NO_SERIES = "whether its query for bad events is right: the store has no series
 _NO_CAUSES = "what took the budget; let diag serve count the objective, and the store scrape it"
 # `increase` reckons each series up to the edges of its window: sums of the same events differ by as much.
 _ROUNDING = 0.01
-# A restart of Triton begins its counters anew: `increase` knows, and adds up replicas only afterwards.
+# A restart of Triton begins its counters again: `increase` knows, and adds up replicas only afterwards.
 _MILLISECOND, _MICROSECOND = 1e-3, 1e-6
 
 

@@ -42,7 +42,7 @@ _DEFAULT_FILES = {"tensorflow_savedmodel": "model.savedmodel", "tensorflow_graph
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each name that the server refuses."""
+    """Report each name that the server refuses."""
     backend, platform = view.config.text("backend"), view.config.text("platform")
     if backend is None or platform is None:
         return

@@ -32,7 +32,7 @@ _TYPES = frozenset({"TYPE_INT32", "8", "TYPE_FP32", "11"})
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each declaration that the server refuses."""
+    """Report each declaration that the server refuses."""
     for field in ("batch_input", "batch_output"):
         for block in view.config.blocks(field):
             wrong = _wrong_source(view, block) or _wrong_type(block, field) or _wrong_target(view, block, field)

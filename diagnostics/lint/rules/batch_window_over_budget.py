@@ -51,7 +51,7 @@ _WITHOUT = "latency_budget in .diag-lint.toml sets your target"
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each window that is too long, and of ensembles whose windows add up."""
+    """Report each window that is too long, and ensembles whose windows add up."""
     windows = {name: window for name, model in view.repository.models.items() if (window := _window(model))}
     for name, window in windows.items():
         yield from _of_model(view, view.repository.models[name], window)

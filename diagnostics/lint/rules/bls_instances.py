@@ -33,7 +33,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the engine that gets too few requests."""
+    """Report the engine that gets too few requests."""
     count = instances(view.model)
     if view.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(view.model):
         return

@@ -25,7 +25,7 @@ RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.ERROR, question=LintT
 
 
 def lint(view: TroubleView) -> Iterator[LintProblem]:
-    """Tell of a configuration that is not text format."""
+    """Report a configuration that is not text format."""
     trouble = view.trouble
     if trouble.difficulty is Difficulty.MALFORMED:
         yield view.problem(trouble.message, at=trouble.place, help=trouble.help)

@@ -27,7 +27,7 @@ _MARK = "\ufeff"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the mark."""
+    """Report the mark."""
     if view.config.file.text.startswith(_MARK):
         message = "the file begins with a byte order mark: the model does not load"
         yield view.problem(message, at=view.config.file.place(0), help="save it as UTF-8 without one")

@@ -32,7 +32,7 @@ _SCHEDULERS = "scheduling_choice"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the second field of each choice."""
+    """Report the second field of each choice."""
     for found in typed_messages(view.model):
         yield from _of_message(view, found)
 

@@ -34,7 +34,7 @@ _COMPILE = "torch.compile("
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of accelerators without a cache, and of code that compiles."""
+    """Report accelerators without a cache, and code that compiles."""
     optimization = view.config.block("optimization")
     accelerators = optimization.block("execution_accelerators") if optimization else None
     for accelerator in accelerators.blocks("gpu_execution_accelerator") if accelerators else ():

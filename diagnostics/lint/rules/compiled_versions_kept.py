@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopi
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a TensorRT model with several versions."""
+    """Report a TensorRT model with several versions."""
     versions = served(view.model)
     if view.model.backend == "tensorrt" and versions is not None and len(versions) > 1:
         listed = ", ".join(map(str, sorted(versions)))

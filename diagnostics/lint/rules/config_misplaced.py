@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each configuration of a folder that looks like a version."""
+    """Report each configuration of a folder that looks like a version."""
     models = view.repository.models
     if view.repository.misplaced:
         for name in sorted(models):

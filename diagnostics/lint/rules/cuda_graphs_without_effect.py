@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of graphs that nobody captures, or keeps."""
+    """Report graphs that nobody captures, or keeps."""
     optimization = view.config.block("optimization")
     cuda = optimization.block("cuda") if optimization else None
     if cuda is not None and cuda.flag("graphs") and view.model.backend not in ("tensorrt", None):

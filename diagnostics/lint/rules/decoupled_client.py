@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"/v2/models/([\w.\-]+)(?:/versions/\d+)?/(infer|generate)
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of each address."""
+    """Report each address."""
     known: dict[str, bool] = {}
     for found in _ADDRESS.finditer(view.file.text):
         name, verb = found.groups()

@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of callers and engines that differ, and of ensembles that stream."""
+    """Report callers and engines that differ, and ensembles that stream."""
     for model in view.repository.models.values():
         if model.ensemble:
             yield from _of_ensemble(view, model)

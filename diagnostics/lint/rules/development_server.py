@@ -42,7 +42,7 @@ _RELOADING = ("uvicorn", "gunicorn", "hypercorn")
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of each container that runs one."""
+    """Report each container that runs one."""
     for container in containers_of(view.documents):
         found = _command(container)
         if found:

@@ -31,7 +31,7 @@ _GETS_ONE = frozenset({"onnxruntime", "tensorrt"})
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a model that batches without a batcher."""
+    """Report a model that batches without a batcher."""
     most, policy = view.model.max_batch_size, view.config.block("model_transaction_policy")
     batcher = [view.config.has(field) for field in ("dynamic_batching", "sequence_batching")]
     decoupled = policy is not None and policy.flag("decoupled") is not False

@@ -42,7 +42,7 @@ _FIELD = "max_queue_delay_microseconds"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the window."""
+    """Report the window."""
     batching = view.config.block("dynamic_batching")
     window = batching.integer(_FIELD) if batching else None
     if batching is None or not window or not batches_in_flight(view.model):

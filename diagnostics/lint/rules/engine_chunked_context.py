@@ -31,7 +31,7 @@ _KEY = "enable_chunked_context"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of prompts that are not cut, or cannot be."""
+    """Report prompts that are not cut, or cannot be."""
     engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     if engine is None:
         return

@@ -54,7 +54,7 @@ RULE = Rule(
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of lists that do not fit, and of engines that are spread without need."""
+    """Report lists that do not fit, and engines that are spread without need."""
     yield from _vllm(view)
     engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     ranks = ranks_of(engine) if engine else None

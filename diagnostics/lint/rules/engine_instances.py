@@ -31,7 +31,7 @@ _GPUS = "gpu_device_ids"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of instances that have no GPUs of their own."""
+    """Report instances that have no GPUs of their own."""
     count = instances(view.model)
     if view.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(view, count):
         return

@@ -32,7 +32,7 @@ _CAP = "max_tokens_in_paged_kv_cache"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the cache's size."""
+    """Report the cache's size."""
     if not is_tensorrt_llm(view.model):
         return
     fraction, cap = number(view.model, _FRACTION), number(view.model, _CAP)

@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of limits above what the engine was built for."""
+    """Report limits above what the engine was built for."""
     engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     if engine is not None:
         yield from _batch(view, engine)

@@ -57,7 +57,7 @@ _SHOWN = 3
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each engine that has neighbours."""
+    """Report each engine that has neighbours."""
     models = view.repository.models.values()
     engines = [model for model in models if (is_tensorrt_llm(model) or model.backend == VLLM) and model.config]
     if not engines:

@@ -33,7 +33,7 @@ _STATIC = ("V1", "v1")
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the strategy."""
+    """Report the strategy."""
     if view.model.backend != TENSORRT_LLM:
         return
     text = parameters(view.model).get(_KEY)

@@ -27,7 +27,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the member that takes the smallest batches."""
+    """Report the member that takes the smallest batches."""
     most = view.model.max_batch_size
     members = (view.repository.models.get(step.model or "") for step in steps(view.config))
     sizes = [(member.max_batch_size, member.name) for member in members if member and member.max_batch_size]

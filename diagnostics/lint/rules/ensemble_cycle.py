@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the first step that leads back to the ensemble."""
+    """Report the first step that leads back to the ensemble."""
     seen = set[str]()
     for step in steps(view.config):
         member = view.named(step.model) if step.model else None

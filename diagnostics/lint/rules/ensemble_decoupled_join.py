@@ -34,7 +34,7 @@ Origins = Mapping[str, int]
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each join, where the whole ensemble and all its members are known."""
+    """Report each join, where the whole ensemble and all its members are known."""
     every = steps(view.config)
     inputs, outputs = tensors(view.config, "input"), tensors(view.config, "output")
     members = [view.named(step.model) if step.model else None for step in every]

@@ -28,7 +28,7 @@ _FIELDS = ("instance_group", "optimization", "model_warmup", "dynamic_batching",
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each field that an ensemble may not have."""
+    """Report each field that an ensemble may not have."""
     if not view.config.has("ensemble_scheduling"):
         return
     for field in _FIELDS:

@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each step whose model is missing."""
+    """Report each step whose model is missing."""
     part = _may_be_a_part(view)
     for step in steps(view.config):
         if step.model and view.named(step.model) is None:

@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.INFO, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the first stateful member; an iterative sequence is the server's own affair."""
+    """Report the first stateful member; an iterative sequence is the server's own affair."""
     for step in steps(view.config):
         member = view.named(step.model) if step.model else None
         batching = batcher(member) if member else None

@@ -29,7 +29,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of what is missing."""
+    """Report what is missing."""
     scheduling, platform = view.config.block("ensemble_scheduling"), view.config.text("platform")
     if view.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):
         yield view.problem("the ensemble has no step: it does not load", at=view.model.place)

@@ -41,7 +41,7 @@ class _Declared:
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each declaration that differs from the first of its tensor."""
+    """Report each declaration that differs from the first of its tensor."""
     first: dict[str, _Declared] = {}
     for one in _declarations(view):
         known = first.setdefault(one.name, one)

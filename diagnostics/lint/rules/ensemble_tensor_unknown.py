@@ -29,7 +29,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each key that names no tensor, and each input that is not mapped."""
+    """Report each key that names no tensor, and each input that is not mapped."""
     for step in steps(view.config):
         member = view.repository.models.get(step.model or "")
         if member is None or member.config is None:

@@ -27,7 +27,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=Lint
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each tensor that nobody reads, where the whole ensemble is known."""
+    """Report each tensor that nobody reads, where the whole ensemble is known."""
     every = steps(view.config)
     inputs, outputs = tensors(view.config, "input"), tensors(view.config, "output")
     if inputs is None or outputs is None or not every or not all(step.complete for step in every):

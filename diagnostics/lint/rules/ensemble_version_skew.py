@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=Li
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of versions that are not served, and of steps that may drift apart."""
+    """Report versions that are not served, and steps that may drift apart."""
     versions = [(step, step.block.integer("model_version")) for step in steps(view.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
     latest = [step for step, version in versions if version == LATEST]

@@ -25,7 +25,7 @@ RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=Li
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of an ensemble without a version."""
+    """Report an ensemble without a version."""
     if not view.model.versions:
         yield view.problem(
             f"{view.model.name} has no version folder: it does not load",

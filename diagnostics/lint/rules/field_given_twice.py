@@ -32,7 +32,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each such field, at the last, and of each key."""
+    """Report each such field, and each key."""
     for found in typed_messages(view.model):
         single = [(field, held) for field, held in found.known if not held.repeated]
         if len({field.name for field, _ in single}) < len(single):

@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a name that is not the folder's; one that is not known yet, as a template's, is none."""
+    """Report a name that is not the folder's; one that is not known yet, as a template's, is none."""
     name, folder = view.config.text("name"), view.model.name
     if name and name != folder and not _is_sample(view):
         yield view.problem(

@@ -34,7 +34,7 @@ _EVERY = -1
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of the model that fills the fullest GPU most."""
+    """Report the model that fills the fullest GPU most."""
     memory = view.settings.gpu_memory_bytes
     if not memory:
         return

@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, ques
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of the engine with the most ranks."""
+    """Report the engine with the most ranks."""
     servers = [container for container in containers_of(view.documents) if container.runs_triton]
     limits = [(container, given) for container in servers if (given := gpus_given(container)) is not None]
     if not limits or len(view.project.repositories) != 1:

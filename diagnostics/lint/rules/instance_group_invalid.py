@@ -27,7 +27,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of groups that the server refuses."""
+    """Report groups that the server refuses."""
     for group in groups(view.model) or ():
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
             message = f"a group of {group.kind} may not list GPUs: the model does not load"

@@ -40,7 +40,7 @@ RULE = Rule(
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the group that keeps batches small."""
+    """Report the group that keeps batches small."""
     batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     waits = batching.integer("max_queue_delay_microseconds") if batching else None
     if waits != 0 or not most or most < 2 or is_engine(view.model) is not False or not may_run_on_gpu(view.model):

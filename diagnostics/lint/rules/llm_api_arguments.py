@@ -49,7 +49,7 @@ _CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_to
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each argument."""
+    """Report each argument."""
     written = llm_arguments(view.model)
     if written is None:
         return

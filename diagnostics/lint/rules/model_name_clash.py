@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each model of a repository that one before it has, too."""
+    """Report each model of a repository that one before it has, too."""
     for name in sorted(view.repository.models) if view.repository.named else ():
         first = next((one for one in _before(view) if name in one.models), None)
         if first is not None:

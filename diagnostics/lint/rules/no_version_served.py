@@ -37,7 +37,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a policy that serves nothing."""
+    """Report a policy that serves nothing."""
     policy = view.config.block("version_policy")
     yield from _without_folder(view)
     if policy is None:
@@ -51,7 +51,7 @@ def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
 
 
 def _without_folder(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a model without a version where others have theirs: configurations alone are no whole repository."""
+    """Report a model without a version where others have theirs: configurations alone are no whole repository."""
     if view.model.versions or view.model.ensemble or not any(one.versions for one in view.repository.models.values()):
         return
     code = view.model.backend == names.PYTHON_BACKEND
@@ -64,7 +64,7 @@ def _without_folder(view: ConfiguredModelView) -> Iterator[LintProblem]:
 
 
 def _empty(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
+    """Report a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
     latest = max(view.model.versions, default=None)
     if latest is not None and view.model.backend in LOADED_FROM_FOLDER and not view.model.version_files(latest):
         yield view.problem(

@@ -32,7 +32,7 @@ _LAZY = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a model without a warm-up."""
+    """Report a model without a warm-up."""
     if view.model.backend not in _LAZY or view.config.has("model_warmup") is not False or not _on_gpu(view.model):
         return
     most = view.model.max_batch_size

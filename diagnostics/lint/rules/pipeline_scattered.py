@@ -38,7 +38,7 @@ _LEAST = 2
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each engine whose inputs another model writes and that nobody calls."""
+    """Report each engine whose inputs another model writes and that nobody calls."""
     models = view.repository.models.values()
     engines = [model for model in models if is_engine(model) and not model.ensemble]
     called = _called(models) if engines else None

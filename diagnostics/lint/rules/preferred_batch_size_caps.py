@@ -32,7 +32,7 @@ _FIELD = "preferred_batch_size"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of preferred sizes that end batches early."""
+    """Report preferred sizes that end batches early."""
     batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
     if batching is None or not sizes or not most or is_engine(view.model) is not False:

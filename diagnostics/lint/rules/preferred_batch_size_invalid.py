@@ -27,7 +27,7 @@ _FIELD = "preferred_batch_size"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of sizes that the server refuses."""
+    """Report sizes that the server refuses."""
     batching, most = view.config.block("dynamic_batching"), view.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
     if batching is None or sizes is None or most is None:

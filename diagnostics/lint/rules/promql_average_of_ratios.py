@@ -31,7 +31,7 @@ _MIXING = ("avg", "sum", "quantile")
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of the first quotient that is averaged."""
+    """Report the first quotient that is averaged."""
     tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         if node.kind is NodeKind.AGGREGATE and node.name in _MIXING and _quotient(node.children[-1]):

@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of the first divisor that is raised."""
+    """Report the first divisor that is raised."""
     tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         raised = _raised(node.children[1]) if node.kind is NodeKind.BINARY and node.name == "/" else ""

@@ -34,7 +34,7 @@ _BUSY = re.compile("busy|util", re.IGNORECASE)
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of each duration that stands alone, once."""
+    """Report each duration that stands alone, once."""
     tree = parsed(view.query.expr)
     if tree is None or (view.query.use is Use.RECORDING and not _BUSY.search(view.query.name)):
         return

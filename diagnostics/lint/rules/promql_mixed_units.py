@@ -34,7 +34,7 @@ _COUNTING = ("count", "group", "count_values")
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of each family that is mixed, once."""
+    """Report each family that is mixed, once."""
     tree = parsed(view.query.expr)
     reported = set[str]()
     for node, above in tree.walk() if tree else ():

@@ -53,7 +53,7 @@ _HELP = {
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of the first reason for which a query is always empty."""
+    """Report the first reason for which a query is always empty."""
     tree = parsed(view.query.expr)
     reason = next(_reasons(view, tree), None) if tree else None
     if reason is not None:

@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of each gauge that a rate is taken of, once."""
+    """Report each gauge that a rate is taken of, once."""
     tree = parsed(view.query.expr)
     found = {node.name for node, above in tree.walk() if _falls(node) and _rated(above)} if tree else set()
     for name in sorted(found):

@@ -45,7 +45,7 @@ _SETS = ("and", "unless")
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of each counter that is used raw, once."""
+    """Report each counter that is used raw, once."""
     tree = parsed(view.query.expr)
     raw = {node.name for node, above in tree.walk() if _raw(node, above)} if tree else set()
     for name in sorted(raw):

@@ -36,7 +36,7 @@ _TODAY = {
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of each name that nobody exports, once."""
+    """Report each name that nobody exports, once."""
     tree = parsed(view.query.expr)
     named = {selector.name for selector in tree.selectors()} if tree else set()
     ours = {name for name in named if name.startswith(PREFIX) and ":" not in name}

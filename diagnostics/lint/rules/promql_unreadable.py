@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of an expression that cannot be parsed."""
+    """Report an expression that cannot be parsed."""
     if PREFIX not in view.query.expr:
         return
     if not available():

@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: QueryView) -> Iterator[LintProblem]:
-    """Tell of the first quantile that is none of requests."""
+    """Report the first quantile that is none of requests."""
     tree = parsed(view.query.expr)
     for node, _ in tree.walk() if tree else ():
         message = _over_series(node) or _without_buckets(node)

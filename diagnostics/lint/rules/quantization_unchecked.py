@@ -31,7 +31,7 @@ _RECORDS = ("accuracy", "eval")
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a quantized engine without a record."""
+    """Report a quantized engine without a record."""
     engine = engine_of(view.model) if is_tensorrt_llm(view.model) else None
     algorithms = _algorithms(engine) if engine else []
     if engine is not None and algorithms and not _recorded(view, engine):

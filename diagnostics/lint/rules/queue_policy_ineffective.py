@@ -40,7 +40,7 @@ _TIMEOUT = "default_timeout_microseconds"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of what each policy does not do."""
+    """Report what each policy does not do."""
     batching = view.config.block("dynamic_batching")
     policies = batching.blocks("default_queue_policy") if batching else ()
     for entry in batching.blocks("priority_queue_policy") if batching else ():

@@ -30,7 +30,7 @@ _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the policy that turns prefetching off."""
+    """Report the policy that turns prefetching off."""
     batching = view.config.block("dynamic_batching")
     if batching is None or is_engine(view.model) is not False:
         return

@@ -32,7 +32,7 @@ _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a queue without limit where a latency budget is known."""
+    """Report a queue without limit where a latency budget is known."""
     batching, budget = view.config.block("dynamic_batching"), view.settings.latency_budget_seconds
     if batching is None or not budget or is_engine(view.model) is not False:
         return

@@ -29,7 +29,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTop
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each pair of settings that the server refuses."""
+    """Report each pair of settings that the server refuses."""
     config, batching = view.config, view.config.block("dynamic_batching")
     if config.has("dynamic_batching") and config.has("sequence_batching"):
         yield view.problem(

@@ -39,7 +39,7 @@ _ID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STR
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each setting."""
+    """Report each setting."""
     batching = batcher(view.model)
     if batching is None:
         return

@@ -35,7 +35,7 @@ _GRAPHS = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow", "openvi
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each control that is missing."""
+    """Report each control that is missing."""
     batching = batcher(view.model)
     if batching is None or view.model.backend not in _GRAPHS or not whole(batching):
         return

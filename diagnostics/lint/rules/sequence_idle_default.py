@@ -27,7 +27,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopi
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a time that nobody chose; an iterative sequence has no pauses of a client."""
+    """Report a time that nobody chose; an iterative sequence has no pauses of a client."""
     batching = batcher(view.model)
     if batching is None or batching.flag("iterative_sequence") is not False:
         return

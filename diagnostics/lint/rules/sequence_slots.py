@@ -29,7 +29,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of a batcher with one slot; those of an iterative sequence hold requests, not clients."""
+    """Report a batcher with one slot; those of an iterative sequence hold requests, not clients."""
     batching = batcher(view.model)
     if batching is None or slots(view.model) != 1 or batching.flag("iterative_sequence") is not False:
         return

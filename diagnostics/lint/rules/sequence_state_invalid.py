@@ -39,7 +39,7 @@ _FOLDER = "initial_state"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each contradiction."""
+    """Report each contradiction."""
     batching, seen = batcher(view.model), set[tuple[str, str]]()
     outputs = {tensor.name: tensor for tensor in tensors(view.config, "output") or ()}
     for state in batching.blocks("state") if batching else ():

@@ -40,7 +40,7 @@ RULE = Rule(
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of the first of the models that are apart without need."""
+    """Report the first of the models that are apart without need."""
     memory = view.settings.gpu_memory_bytes
     listed = {name: gpus for name, model in view.repository.models.items() if (gpus := gpus_of(model))}
     models = [view.repository.models[name] for name in listed]

@@ -36,7 +36,7 @@ _FOR_OVERLAP = 2
 
 
 def lint(view: RepositoryView) -> Iterator[LintProblem]:
-    """Tell of each member with one instance, once."""
+    """Report each member with one instance, once."""
     models = view.repository.models
     members = {step.model for model in models.values() if model.config for step in steps(model.config)}
     for name in sorted(filter(None, members)):

@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=Lin
 
 
 def lint(view: TroubleView) -> Iterator[LintProblem]:
-    """Tell of a link without an end."""
+    """Report a link without an end."""
     if view.trouble.difficulty is Difficulty.LOOP:
         yield view.problem(view.trouble.message, at=view.trouble.place, help=view.trouble.help)
 

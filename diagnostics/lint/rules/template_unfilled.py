@@ -27,7 +27,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=L
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of the first template of a file, and how many there are."""
+    """Report the first template of a file, and how many there are."""
     found = templates(view.config) if "${" in view.config.file.text else ()
     bare = [text for text in found if not text.written.startswith(('"', "'"))]
     if not found:

@@ -35,7 +35,7 @@ _IMAGE_DIMENSIONS = 3
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each format that the server refuses."""
+    """Report each format that the server refuses."""
     for field in ("input", "output"):
         for tensor in view.config.blocks(field):
             yield from _of_tensor(view, tensor)

@@ -26,7 +26,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each field that is missing."""
+    """Report each field that is missing."""
     if view.model.completed:
         return
     for field in ("input", "output"):

@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each shape that the server refuses."""
+    """Report each shape that the server refuses."""
     for tensor in (*view.config.blocks("input"), *view.config.blocks("output")):
         dims, reshape = tensor.integers("dims"), tensor.block("reshape")
         shape = reshape.integers("shape") if reshape else None

@@ -35,7 +35,7 @@ _KEY = "tokenizer_dir"
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of tokenizers that differ from each other, or from the engine."""
+    """Report tokenizers that differ from each other, or from the engine."""
     members = [view.repository.models.get(step.model or "") for step in steps(view.config)]
     known = [member for member in members if member is not None and member.config is not None]
     folders = [(member, text) for member in known if (text := parameters(member).get(_KEY)) and text.value]

@@ -38,7 +38,7 @@ _COSTLY = (
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of each such flag."""
+    """Report each such flag."""
     for container in containers_of(view.documents):
         command = " ".join(container.words) if container.runs_triton else ""
         for pattern, why in _COSTLY:

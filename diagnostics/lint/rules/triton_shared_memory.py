@@ -28,7 +28,7 @@ RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, ques
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of containers that leave it at the default."""
+    """Report containers that leave it at the default."""
     found = [one for one in containers_of(view.documents) if one.runs_triton and not _has_memory(one)]
     if not found or not _has_python_models(view):
         return

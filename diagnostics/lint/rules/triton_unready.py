@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, ques
 
 
 def lint(view: FileView) -> Iterator[LintProblem]:
-    """Tell of probes that are missing."""
+    """Report probes that are missing."""
     for container in containers_of(view.documents):
         if container.kubernetes and container.runs_triton:
             yield from _probes(view, container)

@@ -30,7 +30,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=L
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each field that is not known."""
+    """Report each field that is not known."""
     for found in typed_messages(view.model):
         for field in found.unknown():
             near = close_to(field.name, found.types, most=1)

@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=Lin
 
 
 def lint(view: TroubleView) -> Iterator[LintProblem]:
-    """Tell of what could not be read."""
+    """Report what could not be read."""
     trouble = view.trouble
     if trouble.difficulty is Difficulty.UNREADABLE:
         yield view.problem(trouble.message, at=trouble.place, help=trouble.help, severity=_severity(trouble.place.path))

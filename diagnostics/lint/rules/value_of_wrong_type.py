@@ -36,7 +36,7 @@ _LONGEST_SHOWN = 40
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each value."""
+    """Report each value."""
     for found in typed_messages(view.model):
         for field, held in found.known:
             yield from _of_field(view, field, held)

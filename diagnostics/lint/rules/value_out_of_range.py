@@ -33,7 +33,7 @@ RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=Lin
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each value."""
+    """Report each value."""
     most = view.config.integer("max_batch_size")
     if most is not None and most < 0:
         yield view.problem(f"max_batch_size may not be {most}", at=view.config.at("max_batch_size"))

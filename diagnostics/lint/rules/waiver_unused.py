@@ -24,7 +24,7 @@ RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=Lint
 
 
 def lint(view: WaiverView) -> Iterator[LintProblem]:
-    """Tell of a waiver that is of no use."""
+    """Report a waiver that is of no use."""
     if view.used:
         return
     rule = view.waiver.rule

@@ -24,7 +24,7 @@ RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=Lint
 
 
 def lint(view: WaiverView) -> Iterator[LintProblem]:
-    """Tell of a waiver without a reason."""
+    """Report a waiver without a reason."""
     if not view.waiver.reason:
         message = f"the waiver of {view.waiver.rule} gives no reason, so it waives nothing"
         yield view.problem(message, at=view.waiver.place, help="write the reason behind the bracket")

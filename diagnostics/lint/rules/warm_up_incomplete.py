@@ -31,7 +31,7 @@ RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintT
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of batch sizes and shapes that no sample has."""
+    """Report batch sizes and shapes that no sample has."""
     samples = view.config.blocks("model_warmup")
     sizes = [sample.integer("batch_size") for sample in samples]
     if not samples or None in sizes or not any(sizes) or is_engine(view.model):

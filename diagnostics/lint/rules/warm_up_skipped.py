@@ -34,7 +34,7 @@ _SOURCES = ("zero_data", "random_data", "input_data_file")
 
 
 def lint(view: ConfiguredModelView) -> Iterator[LintProblem]:
-    """Tell of each sample that is skipped or refused."""
+    """Report each sample that is skipped or refused."""
     for sample in view.config.blocks("model_warmup"):
         size, most = sample.integer("batch_size"), view.model.max_batch_size
         if size == 0:

@@ -44,7 +44,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDocument(BenchReport):
-    """A report with its summary, which is made anew whenever the report is read."""
+    """A report with its summary, which is rebuilt whenever the report is read."""
 
     summary: Summary
 

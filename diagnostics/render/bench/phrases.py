@@ -225,7 +225,7 @@ def compared(report: BenchReport, measure: str) -> Comparison | None:
 
 
 def sides(report: BenchReport) -> tuple[str, ...]:
-    """Return a name of each target that tells them apart."""
+    """Return a name of each target that distinguishes them."""
     targets = report.targets
     for names in (
         [target.name for target in targets],

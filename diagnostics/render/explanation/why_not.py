@@ -15,7 +15,7 @@ Noted = tuple[Result, Sequence[LedgerLine]]
 
 
 def noted(results: Sequence[Result]) -> list[Noted]:
-    """Return each result with its lines; one at rest notes them anew whenever it is asked, so it is asked once."""
+    """Return each result with its lines; one at rest notes them again whenever it is asked, so it is asked once."""
     return [(result, result.ledger.lines) for result in results]
 
 

@@ -24,7 +24,7 @@ from diagnostics.service.http.problems import JsonAnswer, RefuseNul, answer_with
 from diagnostics.service.own.metrics import OwnMetrics
 
 PATH = "/mcp"
-# Seconds: a moment of the past is read from the history and judged anew.
+# Seconds: a moment of the past is read from the history and judged again.
 _PATIENCE = 120.0
 Deployment = Annotated[str, Field(description="A name that `state` lists.")]
 At = Annotated[float | None, Field(description="A moment of the past in Unix seconds; now where it is missing.")]

@@ -138,7 +138,7 @@ def _incidents(context: WebContext, since: float) -> list[Incident]:
     return context.history.incidents(since=since, limit=_MOST_INCIDENTS)
 
 
-# Judging the past anew takes seconds of a processor.
+# Judging the past again takes seconds of a processor.
 MOST_AT_ONCE = 2
 A_DAY = 86400.0
 LONGEST_WINDOW = A_DAY

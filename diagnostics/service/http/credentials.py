@@ -112,7 +112,7 @@ class WebConfig:
 
     @property
     def certificates_required(self) -> bool:
-        """Whether clients without a certificate are turned away."""
+        """Whether clients without a certificate are rejected."""
         return self.tls is not None and self.tls.clients == ssl.CERT_REQUIRED
 
 

@@ -113,7 +113,7 @@ _OPEN_PATHS: Mapping[str, str] = {
 
 
 class _Refusal(NamedTuple):
-    """Why a request is turned away: for the metric, and for whoever asked."""
+    """Why a request is rejected: for the metric, and for whoever asked."""
 
     reason: str
     status: int

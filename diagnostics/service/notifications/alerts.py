@@ -36,7 +36,7 @@ class Ended:
 class AlertBook:
     """The state that is sent, the same for every Alertmanager. For any thread.
 
-    Only what has ended needs to survive a restart: what fires is sent anew from the incidents that are open.
+    Only what has ended needs to survive a restart: what fires is sent again from the incidents that are open.
     """
 
     def __init__(

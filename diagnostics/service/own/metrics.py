@@ -127,7 +127,7 @@ class OwnMetrics:
         window_bytes: memory of what is kept of a server, about; of a deployment's spans where the server is empty.
         discovered: servers that a source of discovery names.
         discovery_refused: entries of that source that cannot be used.
-        refused: HTTP requests that were turned away, and connections that gave way to newer ones, by reason.
+        refused: HTTP requests that were rejected, and connections that gave way to newer ones, by reason.
         page_seconds: processor time of the newest page of metrics.
         faults: what fails now, in words.
         lasting_faults: how many of these there are.

@@ -51,7 +51,7 @@ class SdkLogCapture(logging.Handler):
                 self.note(type(found).__name__)
 
     def forget(self) -> None:
-        """Begin anew, in this thread."""
+        """Begin again, in this thread."""
         self._here.reason = "no answer"
 
     def note(self, reason: str) -> None:

@@ -218,7 +218,7 @@ class _Exit:
         self.left.append((now, visit.number))
 
     def refuse(self, now: float, visit: _NumberedVisit) -> None:
-        """Be told that a queue policy turned a visit away."""
+        """Note that a queue policy turned a visit away."""
         self.lost.append((now, visit.number))
 
 

@@ -57,7 +57,7 @@ class RateLimiter:
         self._stage(now, model)
 
     def release(self, now: float, model: Limited) -> None:
-        """Be told that an execution of the model gave its instance and its resources back."""
+        """Note that an execution of the model gave its instance and its resources back."""
         for name, amount in model.needs.items():
             self._free[name] = self._free.get(name, 0) + amount
         heappush(model.available, model.executing.popleft() + 1)

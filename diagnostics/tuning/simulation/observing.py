@@ -26,7 +26,7 @@ class ModelOutcome:
             executions overlap, in which it computed. Of an engine, the share of time in which it ran anything.
         queue_length: time average of the requests that waited.
         arrived: requests that joined its queue, refused ones included.
-        refused: requests turned away by its queue policy (size or timeout).
+        refused: requests rejected by its queue policy (size or timeout).
 
     """
 
@@ -52,7 +52,7 @@ class EntryOutcome:
     Attributes:
         latencies: seconds from arrival to answer of each request that arrived after the warm-up and was answered.
         arrived: requests that arrived after the warm-up.
-        failed: those of them that a queue policy turned away at some stage.
+        failed: those of them that a queue policy rejected at some stage.
         answered: requests that were answered after the warm-up, those included that arrived in it.
         in_system: time average of the requests inside (Little's law: rate × mean latency).
 

@@ -103,7 +103,7 @@ class Queued:
             self._at(now + self._start, self._take, None)
 
     def freed(self, now: float) -> None:
-        """Be told that an instance can take a request."""
+        """Note that an instance can take a request."""
         if self._limiter and self._limited:
             self._limiter.release(now, self._limited)
         else:
@@ -203,7 +203,7 @@ class Batcher:
             self._work(now)
 
     def freed(self, now: float) -> None:
-        """Be told that an instance can take a payload."""
+        """Note that an instance can take a payload."""
         if self._limiter and self._limited:
             self._limiter.release(now, self._limited)
         early = self._waiting.size > 0 and self._rng.random() < self._settings.overtakes

@@ -66,7 +66,7 @@ class _Client:
     def _answered(self, now: float, failed: bool) -> None:
         mean = self._traffic.think_seconds
         think = self._rng.expovariate(1 / mean) if mean > 0 else 0.0
-        # Planned rather than sent at once, so that no scheduler is asked anew while it answers.
+        # Planned rather than sent at once, so that no scheduler is asked again while it answers.
         self._clock.at(now + (max(think, _REFUSAL) if failed else think), self.send, None)
 
 

@@ -59,8 +59,8 @@ def holding(scenario: Scenario) -> Scenario:
 def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
     """Return the share of each model's, resource's and rate limit's capacity that open-loop traffic asks for.
 
-    Clients in a closed loop wait for what there is and are left out. What a queue policy turns away at a model does
-    not reach those behind it.
+    Clients in a closed loop wait for what there is and are left out. What a queue policy rejects at a model does not
+    reach those behind it.
     """
     models = {model.name: model for model in scenario.models}
     by_name = {model.name: model for model in holding(scenario).models}
@@ -135,7 +135,7 @@ def _seconds(model: Model, items: int) -> tuple[float, float]:
 
 
 def sheds(model: Model) -> bool:
-    """Tell whether a queue policy turns away what is too much: not before an engine, which is simulated without."""
+    """Tell whether a queue policy rejects what is too much: not before an engine, which is simulated without."""
     policy = model.batcher.policy if model.batcher and not model.engine else None
     if policy is None:
         return False

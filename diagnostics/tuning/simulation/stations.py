@@ -51,7 +51,7 @@ class Calling:
 
         def returned(time: float) -> None:
             execution.begun += time - now
-            # Planned rather than called at once, so that no scheduler is asked anew while it answers.
+            # Planned rather than called at once, so that no scheduler is asked again while it answers.
             self._at(time, lambda later, _: self._call(later, execution, left, ended), None)
 
         stage.begin(now, InnerVisit(caller, stage, returned))

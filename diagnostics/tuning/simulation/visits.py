@@ -44,7 +44,7 @@ class VisitTarget(Protocol):
     done: Call
 
     def refuse(self, now: float, visit: Any) -> None:
-        """Be told that a queue policy turned a visit away."""
+        """Note that a queue policy turned a visit away."""
 
 
 class SimulatedVisit:
@@ -142,12 +142,12 @@ class StepNode:
             follower.begin(now, RequestVisit(request, follower, visit.items, visit.priority))
 
     def refuse(self, now: float, visit: RequestVisit) -> None:
-        """Be told that a queue policy turned the request away: the whole request fails."""
+        """Note that a queue policy turned the request away: the whole request fails."""
         self._flow.fail(now, visit.request)
 
 
 class InnerVisit(RequestVisit):
-    """A call from inside an execution; `returned` is called when it was answered or turned away."""
+    """A call from inside an execution; `returned` is called when it was answered or rejected."""
 
     __slots__ = ("returned",)
 
@@ -169,7 +169,7 @@ class InnerStage(StepNode):
         visit.returned(now)
 
     def refuse(self, now: float, visit: RequestVisit) -> None:
-        """Be told that a call was turned away: the request fails, and its caller is released."""
+        """Note that a call was rejected: the request fails, and its caller is released."""
         super().refuse(now, visit)
         self._ended(now, visit)
 
@@ -239,7 +239,7 @@ class Flow:
             stage.begin(now, RequestVisit(request, stage, items, priority))
 
     def over(self, now: float, visit: RequestVisit) -> None:
-        """Be told that a visit reached one of the graph's ends."""
+        """Note that a visit reached one of the graph's ends."""
         request = visit.request
         request.open_ends -= 1
         if request.open_ends == 0:
@@ -249,7 +249,7 @@ class Flow:
                 request.answered(now, False)
 
     def fail(self, now: float, request: Request) -> None:
-        """Be told that the request failed; what still runs for it runs on."""
+        """Note that the request failed; what still runs for it runs on."""
         if request.failed:
             return
         request.failed = True
