@@ -34,7 +34,7 @@ def files(runbooks: str = RUNBOOKS) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write what changed, or with `--check` tell what is stale and return 1."""
+    """Write what changed, or with `--check` list what is stale and return 1."""
     options = argparse.ArgumentParser(prog="python -m dashboards", description="Write the Grafana dashboards.")
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     options.add_argument("--runbooks", default=RUNBOOKS, metavar="URL", help="below which runbooks are found")

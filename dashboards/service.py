@@ -1,4 +1,4 @@
-"""The diagnosis service itself: whether it reads, judges and tells in time, and what it costs."""
+"""The diagnosis service itself: whether it reads, evaluates and notifies in time, and what it costs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _variant(variant: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Write what changed, or with `--check` tell what is stale and return 1."""
+    """Write what changed, or with `--check` list what is stale and return 1."""
     options = argparse.ArgumentParser(prog="python -m deploy", description="Write the plain Kubernetes manifests.")
     options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     return update(files(), FOLDER.parent, check=options.parse_args().check, present=PLAIN.glob("*/*.yaml"))

@@ -20,7 +20,7 @@ _PART = re.compile(rf"({DECIMAL})(ms|s|m|h|d)")
 _PLAIN = re.compile(DECIMAL)
 _SIZE = re.compile(rf"({DECIMAL})\s*(B|[KMGT]i?B)")
 _LONG = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
-# More of a unit than these are told in a larger one.
+# More of a unit than these are shown in a larger one.
 _MOST = 1000
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -107,7 +107,7 @@ _FORMATS: Mapping[Unit, Callable[[float], str]] = {
 def span(seconds: float) -> str:
     """Return a length of time that may be weeks, as `30 d`, `41.4 h`, `5 min` or `36.1 s`.
 
-    It is told in the largest unit in which it is whole, else in the largest of which it is two or more.
+    It is shown in the largest unit in which it is whole, else in the largest of which it is two or more.
     """
     for size, word in _LONG:
         if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:

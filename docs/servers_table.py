@@ -30,7 +30,7 @@ _READ = {
     "iteration_seconds": "iterations",
 }
 _CACHE = {"waiting", "running", "KV use", "KV blocks"}
-# Check -> what a page has to tell for it to decide: one of these.
+# Check -> what a page has to show for it to decide: one of these.
 _NEEDS = {
     "engine-batch-limit": ({"waiting", "running", "slots"},),
     "kv-cache-exhausted": (_CACHE | {"slots"}, _CACHE | {"preemptions"}),
@@ -69,7 +69,7 @@ def shown(kind: ServerKind) -> list[str]:
 
 
 def deciding(kind: ServerKind) -> list[str]:
-    """Return the engine checks for which its page alone tells enough."""
+    """Return the engine checks for which its page alone shows enough."""
     read = set(shown(kind))
     return [check for check, ways in _NEEDS.items() if any(needs <= read for needs in ways)]
 

@@ -1,6 +1,4 @@
-"""The latency breakdown of calls that no ensemble declares: inside models, as traces or counters tell, and from
-outside.
-"""
+"""The latency breakdown of calls that no ensemble declares: inside models, by traces or counters, and from outside."""
 
 from __future__ import annotations
 

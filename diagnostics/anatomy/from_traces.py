@@ -165,7 +165,8 @@ def from_direct_calls(counters: Anatomy, requests: Sequence[TracedRequest], hidd
     """Return the anatomy of a model that is called directly, from traces, or the counters' with the reason.
 
     An engine that answers from its own thread is done when the frontend sends the answer, long after its span: where
-    frontends were traced, a request whose own was not, as at a window's end, does not tell how long it took.
+    frontends were traced, the duration of a request whose own frontend was not traced, as at a window's end, is
+    unknown.
     """
     whole = [request for request in requests if request.root.executed]
     if hidden:

@@ -137,7 +137,7 @@ class Diagnosis:
         cause: the root cause as `check of model`; empty where none is named.
         text: the cause in one sentence, or why there is none.
         step: what to do first, as `fix: …` or `next: …`; empty where nothing is to be done.
-        others: requests per second to the same model that were not the test's; None where counters do not tell.
+        others: requests per second to the same model that were not the test's; None where counters do not show it.
 
     """
 
@@ -260,7 +260,7 @@ def _percentiles(latency: Sequence[float]) -> dict[str, Any]:
 
 
 def _tokens(fine: Sequence[RequestResult]) -> dict[str, Any]:
-    """Return what is told of tokens: nothing where those of one answer are not counted."""
+    """Return the lines about tokens: none where the tokens of an answer are not counted."""
     counted = [one.tokens for one in fine if one.tokens is not None]
     if not counted or len(counted) < len(fine):
         return {}
@@ -308,4 +308,4 @@ MEASURES: Mapping[str, Callable[[LoadBlock], float | None]] = {
     "goodput": lambda block: block.goodput,
     "failed": lambda block: block.failed / block.requests if block.requests else None,
 }
-"""What a block tells that points are compared by, by its name in reports."""
+"""What a block shows to compare points by, by its name in reports."""

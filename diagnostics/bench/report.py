@@ -1,4 +1,4 @@
-"""What was sent, told so that two load tests can be held against each other."""
+"""What was sent, stated so that two load tests can be compared."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class BenchReport:
 
     @property
     def head(self) -> str:
-        """The same as a column's heading, told apart from what was answered."""
+        """The same as a column's heading, kept apart from what was answered."""
         return "clients" if self.loop == "closed" else "offered/s"
 
 

@@ -117,7 +117,7 @@ class Fires:
             0 where the claims are all of it.
         suggestion: what to do.
         severity: None takes it from the harm.
-        began: Unix seconds at which it began, where the check knows; None where the course of its claims tells.
+        began: Unix seconds at which it began, where the check knows; None where the course of its claims shows it.
         model: the stage of the subject's entry that it is about; empty where it is about the subject itself.
 
     """

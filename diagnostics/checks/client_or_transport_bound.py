@@ -202,8 +202,8 @@ def _after_sending(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 def _expect_no_wait_for_others(ledger: Ledger, subject: Subject, outside: Reading) -> None:
     """End the check as unknown where responses may wait in the server, in no counter: for a disk or for each other.
 
-    A span ends before its answer waits for earlier ones. Only the configuration tells, or that executions are too short
-    and too even for that.
+    A span ends before its answer waits for earlier ones. Only the configuration shows that, or executions too short and
+    too even for it.
     """
     if waits_in_copies(ledger, subject):
         raise ledger.conflicting(COPY_CPU)

@@ -1,4 +1,4 @@
-"""What the threads of a server's frontend are seen to do, for the checks that tell its waits from those of clients."""
+"""What the threads of a server's frontend do, for the checks that separate its waits from those of clients."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def around_models(ledger: Ledger, subject: Subject) -> Reading:
 
 
 def may_be_short_of_threads(ledger: Ledger, subject: Subject) -> bool:
-    """Return whether a thread of the frontend may keep requests waiting, as far as traces can tell.
+    """Return whether a thread of the frontend may keep requests waiting, as far as traces show.
 
     A request that was read is handled at once on the thread that read it. If handling all of them kept one thread busy
     for half of the time, a frontend of one thread may be short of it.
@@ -303,7 +303,7 @@ def waits_for_callees(ledger: Ledger, subject: Subject) -> bool:
 
     Raises:
         Undecided: traces of another time show that it calls others; or calls that may fill its executions run ahead of
-            it as calls from inside do, or too few reads tell whether they are called in step with it.
+            it as calls from inside do, or too few reads show whether they are called in step with it.
 
     """
     share = ledger.evidence.read(NESTED_SHARE, subject)
@@ -320,7 +320,7 @@ def shows_callees(ledger: Ledger, subject: Subject) -> bool:
     """Return whether it is traced what a model calls, or other models that are called in step leave that open.
 
     Raises:
-        Undecided: neither, and too few reads tell whether those are called in step that would fill its executions.
+        Undecided: neither, and too few reads show whether those are called in step that would fill its executions.
 
     """
     if ledger.evidence.read(NESTED_SHARE, subject).value is not None:
@@ -332,7 +332,7 @@ def shows_callees(ledger: Ledger, subject: Subject) -> bool:
 
 
 def callees_are_distinguished(ledger: Ledger, subject: Subject) -> None:
-    """End the check as unknown where its executions may be mostly other models' work, and no trace tells.
+    """End the check as unknown where its executions may be mostly other models' work, and no trace shows it.
 
     Raises:
         Undecided: others are, or may be, called in step with it, or one that it calls may go on after its span.

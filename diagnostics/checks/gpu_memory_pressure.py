@@ -116,7 +116,7 @@ def _requests_fail(ledger: Ledger, subject: Subject, models: Sequence[Subject]) 
         return None
     failed = _failed(ledger, failing)
     of_all = failed_share(ledger, failing, failed)
-    # Nothing tells that memory is the reason of each.
+    # Nothing shows that memory is the reason of each.
     share = Reading.of(of_all.value or 0.0, Unit.RATIO, of_all.source, estimated=True)
     if not either.at_most(GPU_MEMORY_FREE, subject, NO_ROOM):
         return None

@@ -80,7 +80,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly waited for the load")
     if not ledger.at_least(LOAD_QUEUE_SHARE, subject, ALIGNED):
         return Quiet(because="requests waited as long without a load")
-    # Too few reads since the load do not tell a wait for it from one for slow first executions.
+    # Too few reads since the load: a wait for the load cannot be separated from one for slow first executions.
     if ledger.as_rival().at_least(COLD_SLOWDOWN, subject, WARM):
         return Quiet(because="the first executions were slow: the wait may be their doing")
     seconds = ledger.need(LOAD_QUEUE_SECONDS, subject)

@@ -1,7 +1,7 @@
 """Instances that may take turns, as under a lock that they share, for the check that weighs a lack of them.
 
-Instances that wait for each other look as busy as instances that work. Executions tell which is which where some are
-seen beside fewer others, and processors where each execution uses one all the time.
+Instances that wait for each other look as busy as instances that work. Executions separate the two where some run
+beside fewer others; so do processors where each execution uses one all the time.
 """
 
 from __future__ import annotations

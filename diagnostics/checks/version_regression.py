@@ -56,7 +56,7 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
 
 
 def _since(ledger: Ledger, subject: Subject) -> Reading:
-    """Return how many times as much a request meets the version since it serves; not told counts as all along."""
+    """Return how many times as much a request meets the version since it serves; unknown counts as all along."""
     since = ledger.evidence.read(VERSION_SINCE, subject)
     return since if since.value is not None else Reading.of(1.0, Unit.RATIO, "stated")
 

@@ -141,7 +141,7 @@ class _Test:
             yield Contender(target=target, watcher=watcher)
 
     def _found(self, url: str) -> TritonServer | CollectError:
-        """Return the server to read, or why its counters are out of reach, which is told."""
+        """Return the server to read, or the reason why its counters are out of reach."""
         try:
             return discover(server_url(url) if self.requested.wanted.protocol in OPENAI else url, self.options)
         except CollectError as error:

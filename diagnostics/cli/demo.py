@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from diagnostics.demo.faults import DemoFault
     from diagnostics.loadgen.load import LoadProgress
 
-# Of each load, in seconds: a shorter one holds too few scrapes to tell a cause by.
+# Of each load, in seconds: a shorter one holds too few scrapes to find a cause.
 SHORTEST_LOAD = 12.0
 _EPILOG = """\b
 Examples:

@@ -55,8 +55,8 @@ class Demonstration:
         fault: what is wrong with it.
         seconds: length of each load; a fault that happens at a moment needs what its own profile says.
         say: called for each step, on standard error.
-        show: told the result, on standard output.
-        progress: told how far a load is.
+        show: called with the result, on standard output.
+        progress: called with how far a load is.
         style: gives the explanation its colours.
 
     """
@@ -249,8 +249,8 @@ class KeptDemonstration:
         fault: what is wrong with it.
         seconds: how long at most.
         say: called for each step, on standard error.
-        show: told what can be tried, on standard output.
-        progress: told how far the load is.
+        show: called with what can be tried, on standard output.
+        progress: called with how far the load is.
 
     """
 

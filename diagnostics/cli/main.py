@@ -113,7 +113,7 @@ def diag(ctx: click.Context) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run `diag` and return its exit code; failures are told in one line on standard error.
+    """Run `diag` and return its exit code; failures are printed in one line on standard error.
 
     Args:
         arguments: the command line after `diag`; by default the process's own.

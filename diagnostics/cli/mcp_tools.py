@@ -21,7 +21,7 @@ from diagnostics.render.plain import clean
 
 # Seconds of one call: a live server is read for up to 60, and tuning simulates for as long again.
 PATIENCE = 240.0
-# Each is a process of up to some hundred MB; an agent that asks for more than wait is told so.
+# Each is a process of up to some hundred MB; an agent that asks for more than may wait gets an error.
 AT_ONCE, MOST_WAITING = 4, 32
 Source = Annotated[
     str,

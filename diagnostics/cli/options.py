@@ -119,7 +119,7 @@ def places_given(options: SourceOptions) -> list[str]:
 
 
 def connecting_given(options: SourceOptions) -> list[str]:
-    """Return the options that say how something is reached, of those that were given; credentials are not told."""
+    """Return the options that say how something is reached, of those that were given; credentials are left out."""
     return _given(options, ("timeout", "headers", "ca_file", "cert_file", "key_file", "insecure"))
 
 

@@ -207,7 +207,7 @@ class _Recording:
         return EXIT_INTERRUPTED if self.stopped.is_set() else EXIT_OK
 
     def report(self) -> None:
-        """Tell the result on standard output, and what is missing from it on standard error."""
+        """Print the result on standard output, and what is missing from it on standard error."""
         size = Unit.BYTES.show(_size(self.output))
         span = Unit.SECONDS.show(self.last - (self.first or self.last))
         count = len(self.servers)

@@ -302,7 +302,7 @@ def _judged(explanation: Explanation, basis: Basis, test: LoadTest | None) -> Ex
 
 
 def _failed_loads(explanation: Explanation) -> Iterator[Symptom]:
-    """Yield the models whose last load failed, as a log or an index tells; a finding says more where there is one."""
+    """Yield the models whose last load failed, by a log or an index; a finding says more where there is one."""
     if explanation.findings:
         return
     for on in explanation.evidence.subjects(Scope.SERVER):

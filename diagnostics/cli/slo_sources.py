@@ -43,7 +43,7 @@ def reports_from(
     """Return how the objectives stand by what the sources hold, and why some are not among them.
 
     Raises:
-        UsageError: a source is of no kind that can tell, or several of kinds that cannot be added.
+        UsageError: a source is of no kind that shows it, or several of kinds that cannot be added.
         CollectError: a source cannot be read.
 
     """
@@ -154,7 +154,7 @@ def _from_history(
         parts = events_of(settings, slo, since, deployment)
         if not any(part.over(since, now).tally.total > 0 for part in parts):
             parts = _from_bodies(settings.directory, slo, since, deployment, known=bool(parts)) or parts
-        # Of a service that ended, what it knew at its end is told.
+        # For a service that ended, the last known state is reported.
         known = [until for part in parts if (until := part.until()) is not None]
         at = min(now, max(known, default=now))
         found.append(report_on(slo, Together(parts), at, period=period, incidents=incidents))

@@ -101,7 +101,7 @@ _CLEARED = "\r\033[K"
 
 
 def _timed(scrapes: Iterable[Scrape]) -> Iterator[Scrape]:
-    """Yield the scrapes, and tell on a terminal for how long they were read so far."""
+    """Yield the scrapes, and show on a terminal how long they have been read."""
     if not sys.stderr.isatty():
         yield from scrapes
         return
@@ -118,7 +118,7 @@ def _timed(scrapes: Iterable[Scrape]) -> Iterator[Scrape]:
 
 
 def _warn_below(text: str) -> None:
-    """Tell on standard error, in place of the time that was told last."""
+    """Print on standard error, over the line that was printed last."""
     if sys.stderr.isatty():
         click.echo(_CLEARED, err=True, nl=False)
     warn(text)
@@ -206,7 +206,7 @@ def explain_newest(path: Path, question: WindowOptions, tell: Tell) -> Explanati
 
 
 def since_changed(window: Window, tell: Tell, name: str) -> Window:
-    """Return the part of a window since settings were changed in it, and tell of that; all of it where none were."""
+    """Return the part of a window since settings were changed in it, and announce it; all of it where none were."""
     sides = stretches(window, settings_changed(window))
     if sides is None:
         return window
@@ -215,7 +215,7 @@ def since_changed(window: Window, tell: Tell, name: str) -> Window:
 
 
 def tell_changed(cuts: Sequence[tuple[str, ServerChange]], tell: Tell, name: str) -> None:
-    """Tell that only the time since the newest change of settings is looked at."""
+    """Announce that only the time since the newest change of settings is looked at."""
     tell(f"{name}: {changes_reported(cuts)[-1]}; what was before is left out")
 
 
@@ -319,7 +319,7 @@ def until_sure(
         question: what is asked.
         names: the servers read.
         blind_spots: what could not be reached.
-        tell: told why it goes on, each time the reason changes.
+        tell: called with the reason why it goes on, each time the reason changes.
         fixed: read to the end whatever is seen.
 
     """
@@ -408,7 +408,7 @@ def _iso(text: str) -> float:
 
 
 def warn(text: str) -> None:
-    """Tell on standard error."""
+    """Print on standard error."""
     click.echo(f"diag: {text}", err=True)
 
 

@@ -192,7 +192,7 @@ def _measured(ground: _TuningContext) -> float | None:
 
 def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
     measured, account = ground.measured.measured, _account(ground, found.baseline)
-    # A model that lacks most of what makes requests slow cannot tell what would bring them nearer to the objective.
+    # A model that lacks most of what makes requests slow cannot predict what would bring them nearer to the objective.
     nearest = None if account.misses(measured.mean) else found.nearest
     shown = found.best or nearest
     changes = shown.changes if shown else ()

@@ -64,7 +64,7 @@ def _die_with_parent() -> None:
 
 
 def _say(number: int) -> None:
-    # A launcher that is gone hears nothing; the end of input tells the rest.
+    # A launcher that is gone gets no signal; the end of input covers that.
     with contextlib.suppress(OSError):
         os.write(1, f"{number}\n".encode())
 

@@ -91,14 +91,14 @@ class WindowFacts:
 class Explanation:
     """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
 
-    `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
+    `next_measurement` separates the causes that remain; empty where a cause is named or nothing is wrong.
     `healthy_as_read` says that nothing is wrong as far as was read, and only what was not read forbids to say so.
-    `proven` says that forecasts were asked of its findings (`diagnosis.validation`).
-    `carried` are findings about another part of the window than the evidence, which are among `findings` too;
-    `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
-    after which requests are served differently, and `latest` the evidence since the newest; None without one.
-    `objective` is what the user wants of latency; None where nothing is stated.
-    `stale` says, in a sentence, why it is no answer about now; empty where it is one, or is meant to be of the past.
+    `proven` says that its findings were checked against forecasts (`diagnosis.validation`). `carried` are findings
+    about another part of the window than the evidence, which are among `findings` too; `changes` are the changes of
+    settings inside the window, with their servers; `cuts` are those of them before and after which requests are served
+    differently, and `latest` the evidence since the newest; None without one. `objective` is what the user wants of
+    latency; None where nothing is stated. `stale` says, in a sentence, why it is no answer about now; empty where it is
+    one, or is meant to be of the past.
     """
 
     window: WindowFacts

@@ -176,9 +176,9 @@ class Impact:
 class Finding:
     """One cause, ready to be shown. `id` is stable over time for one check and subject.
 
-    `effect` is what its suggestion would do end to end; None where it was not asked or there is nothing to tell.
-    `doubt` is why a forecast speaks against it, in a sentence; empty where none does.
-    `ended` is the change of settings inside the window since which it is gone; None where it lasts.
+    `effect` is what its suggestion would do end to end; None where it was not forecast or is not known. `doubt` is why
+    a forecast speaks against it, in a sentence; empty where none does. `ended` is the change of settings inside the
+    window since which it is gone; None where it lasts.
     """
 
     id: str

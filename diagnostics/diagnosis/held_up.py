@@ -1,7 +1,7 @@
 """What holds a server up as a whole: it stands still, or its threads wait for a disk.
 
 Such time is in every stage, between stages and in front of clients. A check that concludes from how long something
-takes cannot tell it from its own cause: it stays open, and what holds the server up is named by itself.
+takes cannot separate it from its own cause: it stays open, and what holds the server up is named by itself.
 """
 
 from __future__ import annotations

@@ -354,7 +354,7 @@ def _quiet(incident: Incident, explanation: Explanation) -> bool:
 def _still_away(incident: Incident, explanation: Explanation) -> bool:
     """Return whether an outage lasts: what it is about is listed nowhere, or was not there at the last read.
 
-    A window that holds nothing but the outage cannot tell that anybody asks, so the finding is not in it any more.
+    A window that holds nothing but the outage does not show that there is demand, so the finding is not in it any more.
     """
     if incident.check != OUTAGE:
         return False
@@ -370,7 +370,7 @@ def _still_away(incident: Incident, explanation: Explanation) -> bool:
 
 
 def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:
-    """Return (check, model) of what could not be judged: its absence tells nothing."""
+    """Return (check, model) of what could not be judged: that it is absent means nothing."""
     return frozenset((result.check.id, result.subject.model) for result, _ in explanation.unknown)
 
 

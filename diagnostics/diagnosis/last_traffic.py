@@ -33,7 +33,7 @@ class LastTraffic:
         Args:
             fingerprint: of the incident.
             subject: what it is of; one without a model stands for all that is called on its server.
-            evidence: the newest window; one without its server tells nothing.
+            evidence: the newest window; one without its server shows nothing.
             elapsed: seconds of a steady clock since the last verdict.
 
         """

@@ -1,9 +1,9 @@
 """Which causes produce which others, in one place.
 
-`caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model of the same server, or
-the cause speaks of no model: what befalls an entry or a server befalls all its models. The table has no cycles; a test
-holds that. An outage is told apart: it brings about what began in it or after it, and nothing that was there before.
-So is a load that requests waited for: they come out of it at once.
+`caused_by(a, b)` of two findings holds when the table lists it and they are about the same model of the same server, or
+the cause is about no model: what happens to an entry or a server happens to all its models. The table has no cycles; a
+test holds that. An outage is treated separately: it causes what began in it or after it, and nothing that was there
+before. So is a load that requests waited for: they come out of it at once.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     "prefill-interference": ("bursty-arrivals",),
 }
 
-# What an outage brings about by the requests that come when it is over, and that has causes of its own at other times:
-# only that it began then tells, so it is no part of the table.
+# What an outage causes through the requests that come when it is over, and that has causes of its own at other times:
+# it follows only from when it began, so it is no part of the table.
 AFTER_OUTAGE = frozenset(
     {
         "bursty-arrivals",

@@ -37,14 +37,14 @@ _FEWEST_ALIKE = 3
 
 
 class LongTail(NamedTuple):
-    """What is wrong, and the measurement that tells why.
+    """What is wrong, and the measurement that shows why.
 
     Attributes:
         entry: the model or ensemble that clients call.
         seconds: what its requests lose in all, in the window.
         text: what is wrong.
         inside: models that are long as well, which it may call.
-        next_measurement: what tells why.
+        next_measurement: what shows why.
 
     """
 

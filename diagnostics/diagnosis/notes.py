@@ -147,7 +147,7 @@ def repository_notes(evidence: Evidence, *, explained: bool) -> Iterator[Note]:
 
     Args:
         evidence: what was read.
-        explained: whether a cause was found: what was never loaded, or is no longer, is told only where none was.
+        explained: whether a cause was found: what was never loaded, or is no longer, is named only where none was.
 
     """
     found: dict[tuple[str, str], list[str]] = {}

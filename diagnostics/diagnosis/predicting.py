@@ -39,7 +39,7 @@ def modelled(suggestion: Suggestion) -> bool:
 
 
 def outside(fires: Fires, seconds: float) -> Unpredicted | None:
-    """Return why nothing can be told of a suggestion that the model does not hold; None where it costs nothing.
+    """Return why the effect of a suggestion that the model does not hold is unknown; None where it costs nothing.
 
     Args:
         fires: what the check said.
@@ -58,7 +58,7 @@ def outside(fires: Fires, seconds: float) -> Unpredicted | None:
 
 
 def intervened(fitted: Fitted, fires: Fires, suggestion: Suggestion, entry: EntryPoint | None) -> Fitted | Unpredicted:
-    """Return the deployment with the suggestion followed, or why the model cannot tell of it.
+    """Return the deployment with the suggestion followed, or why the model cannot predict it.
 
     A part of the load is a part of what arrives, or of a closed loop's clients, one at least.
     """
@@ -193,7 +193,7 @@ def _full(fitted: Fitted) -> Mapping[str, float]:
     }
 
 
-# Recorded arrivals are replayed whole, 21 times and more: of more visits than these, closed forms tell alone.
+# Recorded arrivals are replayed whole, 21 times and more: beyond this many visits, only closed forms are used.
 _MOST_REPLAYED = 5_000
 
 
@@ -226,7 +226,7 @@ class Predictor:
     _loops: dict[Subject, FittedLoop] = field(default_factory=dict)
 
     def requested(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
-        """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
+        """Return what to forecast for a finding, why nothing can be forecast, or None where there is nothing to say."""
         key = finding.id, repr(finding.suggestion)
         if key not in self._requested:
             self._requested[key] = self._made(finding, result)
@@ -353,7 +353,7 @@ class Simulations:
 
 
 def _is_simulated_as(one: Fitted, other: Fitted) -> bool:
-    """Return whether forecasts of two deployments are the same: what is told beside them may differ."""
+    """Return whether forecasts of two deployments are the same; what is shown beside them may differ."""
     if one is other:
         return True
     return (one.entry, one.scenario, one.doubt, one.measured) == (

@@ -111,7 +111,7 @@ class SweepProposal:
 def moves(
     value_now: Callable[[str, str], tuple[SettingValue, bool]], changes: Sequence[ConfigChange]
 ) -> tuple[Move, ...]:
-    """Return each setting of the changes with the value in effect, which `value_now` tells by model and path."""
+    """Return each setting of the changes with the value in effect, which `value_now` gives by model and path."""
     found = []
     for change in changes:
         for setting in change.settings:

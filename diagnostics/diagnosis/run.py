@@ -94,7 +94,7 @@ def _one(
     ledger = Ledger(evidence, entry)
     outcome = decide(registered, ledger, subject)
     if is_caller and isinstance(outcome, Fires) and outcome.claims:
-        # The row of an ensemble holds its members' time: without its configuration it is not told from theirs.
+        # The row of an ensemble holds its members' time: without its configuration it cannot be separated from theirs.
         outcome = Unknown(reason=Missing.NOT_EXPORTED, signal="configuration")
     return Result(check=registered, subject=subject, outcome=outcome, noted=ledger, entry=entry(subject))
 

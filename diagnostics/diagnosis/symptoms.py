@@ -65,11 +65,11 @@ _OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """What is wrong, in words, and the measurement that would tell why.
+    """What is wrong, in words, and the measurement that would show why.
 
     Attributes:
         text: what is wrong.
-        next_measurement: what would tell why.
+        next_measurement: what would show why.
         misses_objective: whether it is a stated objective that is missed, which is wrong whatever the cause.
         cell: the part of a request's time that it is about; None where it is about no one part.
         entry: the entry point whose objective it is about; empty where it is about none.
@@ -130,7 +130,7 @@ def _absences(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]
 
 
 def _stuck(evidence: Evidence) -> Iterator[Symptom]:
-    """Counters move on completion: where none completes, only the pending gauge tells a stall from no traffic."""
+    """Counters move on completion: where none completes, only the pending gauge separates a stall from no traffic."""
     for model in _models(evidence):
         waiting = evidence.read(PENDING, model)
         if evidence.read(REQUESTS, model).value == 0 and waiting.low is not None and waiting.low >= 1:
@@ -215,7 +215,7 @@ def _of_requests(item: Anatomy, seconds: float, perhaps: Sequence[Anatomy]) -> s
 
 
 def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
-    """Time of an ensemble that its stages deny, where its engine is seen at work and traces do not tell the rest.
+    """Time of an ensemble that its stages deny, where its engine is seen at work and traces do not show the rest.
 
     Without such an engine it may be a Python stage's own, which answers from a thread that no counter shows.
     """
@@ -325,7 +325,7 @@ def _beside_others(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[S
 
 
 def _what_is_shared(evidence: Evidence, on: Subject) -> str:
-    """Return the measurement not yet made that tells processors from a lock."""
+    """Return the measurement not yet made that separates processors from a lock."""
     if evidence.read(CPU_WAIT_PER_LANE, on).value is None:
         return (
             "record on the server's machine: its processes show whether they wait for a processor; pools of threads "
@@ -335,7 +335,7 @@ def _what_is_shared(evidence: Evidence, on: Subject) -> str:
 
 
 def _why_slower(evidence: Evidence, on: Subject) -> str:
-    """Return the measurement not yet made that tells why a model executes more slowly for a while."""
+    """Return the measurement not yet made that shows why a model executes more slowly for a while."""
     if evidence.read(ON_GPU, on).value != 0 and evidence.read(HELD_BACK_BY_HARDWARE, on).value is None:
         return "record with NVML on the GPU's machine: another process on the card, or a lower clock, shows there"
     if evidence.read(CPU_SHORT_SHARE, on).value is None:
@@ -441,7 +441,8 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
 
 
 def _tell_apart(evidence: Evidence, on: Subject, item: Anatomy) -> str:
-    """Return the measurements not yet made that tell a server's frontend from the way to it, and from earlier answers.
+    """Return the measurements not yet made that separate a server's frontend from the way to it, and from earlier
+    answers.
 
     An answer that waits for an earlier one does so in the server, in no counter and in no span of the frontend.
     """

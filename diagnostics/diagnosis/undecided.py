@@ -36,7 +36,7 @@ from diagnostics.units import Unit
 from diagnostics.window.view import METRICS
 from diagnostics.window.view import Counter as Measured
 
-# A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
+# A steady level is separated from a stall or a step beside it by a quartile of four intervals: five reads.
 FEWEST_READS = 5
 
 
@@ -190,7 +190,7 @@ def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | N
 def unseen_time(evidence: Evidence, item: Anatomy) -> Unread | None:
     """Return why the time of an entry's requests is not that of its row; None where it is.
 
-    A row that ends when its request is handed to an engine or a thread tells nothing of the request's time.
+    A row that ends when its request is handed to an engine or a thread shows nothing of the request's time.
     """
     stage = item.stages[0]
     on = Subject(server=item.server, model=stage.model)

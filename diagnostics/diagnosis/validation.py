@@ -118,7 +118,7 @@ class ForecastCache:
         """Return the answer for a key at Unix second `now`, rebuilt where there is none that still holds.
 
         It holds for some time, while requests take about as long (`mean_seconds`) as when it was made: not by as much
-        more or less as is worth a change. A window of twice the `length` in seconds, as one that fills, tells more.
+        more or less as is worth a change. A window of twice the `length` in seconds, as one that fills, shows more.
         """
         self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
         if not self.holds(key, now, mean_seconds, length):
@@ -191,10 +191,10 @@ def validated(
 
     Args:
         explanation: of a window.
-        simulate: simulate each suggestion that can be. Where False, only what a memory still holds is as simulated,
-            and closed forms tell the rest.
+        simulate: simulate each suggestion that can be. Where False, only what a memory still holds is as simulated, and
+            closed forms give the rest.
         memory: answers of earlier windows of the same deployment; None to answer again.
-        budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
+        budget: the time that it may take; what is not proven by then stays as the checks say, and is marked so.
         simulations: forecasts of this window that were made before; None for none.
 
     """

@@ -187,7 +187,7 @@ class Evidence(Protocol):
         ...
 
     def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
-        """Return what a server's models call from inside their executions, as counters tell, by the caller."""
+        """Return what a server's models call from inside their executions, from counters, by the caller."""
         ...
 
     def span_counts(self) -> SpanCounts:
@@ -246,7 +246,7 @@ class WindowEvidence:
         Args:
             window: what was read.
             again: puts the same window together again; None where it is kept as long as the evidence.
-            awake: told when there is a window, and may let it go; None for nobody.
+            awake: called when there is a window, which it may release; None for nobody.
 
         """
         self._again, self._reported = again, awake

@@ -14,7 +14,7 @@ from diagnostics.window.window import Window
 class UntimedEvidence(WindowEvidence):
     """Evidence from a window that is laid out twice, over the shortest and the longest time that is possible.
 
-    A mean, a batch size or a share of requests is the same in both and is told, as estimated where the readings are
+    A mean, a batch size or a share of requests is the same in both and is shown, as estimated where the readings are
     averages since a server's start. A rate or a busy share is not, and is absent.
     """
 

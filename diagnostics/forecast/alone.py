@@ -21,8 +21,8 @@ _ROUNDS = 5
 # A longer execution overlaps more, and so is slowed more: on a card that is half used, one that takes a hundredth
 # longer alone takes two hundredths longer. A step of the whole difference would overshoot.
 _STEP = 0.5
-# A step by less than this part is not told from the chance of a run's executions: of 2,000 with a spread of a fifth of
-# their mean, the mean is off by as much.
+# A step by less than this part cannot be separated from the chance of a run's executions: of 2,000 with a spread of a
+# fifth of their mean, the mean is off by as much.
 _SETTLED = 0.005
 # Executions of fewer requests say nothing of their mean.
 _ENOUGH = 50

@@ -123,7 +123,7 @@ def _traced(found: Sequence[TracedVisit]) -> ExecutionCalls | None:
 
 
 def _counted(evidence: Evidence, on: Subject) -> ExecutionCalls:
-    """Return the calls that counters tell."""
+    """Return the calls that counters show."""
     found = evidence.inner_calls(on.server).get(on.model or "")
     execution = evidence.read(EXECUTION_SECONDS, on).value
     if found is None:

@@ -89,7 +89,7 @@ def most_carried(fitted: Fitted, target: LatencyTarget, vary: Vary, *, seed: int
     """Return settings by the load that they carry while meeting the target, the largest first; none where none does.
 
     A closed loop has its clients for a load: settings are ordered by what these are answered per second. Among loads
-    that a forecast cannot tell apart (3 %), the setting with the fewest instances is first.
+    that a forecast cannot separate (3 %), the setting with the fewest instances is first.
 
     Raises:
         UsageError: the values make too many combinations to look at each.

@@ -139,7 +139,7 @@ def _at_work(evidence: Evidence, on: Subject, running: float) -> float:
     independent = 1 - exp(-running)
     if read.value is None or read.low is None or read.high is None:
         return independent
-    # A few reads tell little: within what they allow, independent arrivals are the better guess.
+    # A few reads show little: within what they allow, independent arrivals are the better guess.
     return min(max(independent, read.low), read.high) or independent
 
 

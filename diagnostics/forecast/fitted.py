@@ -192,7 +192,7 @@ def drift(evidence: Evidence, on: Subject, signal: Signal, service: ServiceTime 
     What changes from one part of a window to the next (clocks, neighbours, temperature) may as well be other in another
     window. Of executions with a known `service` time, each part's mean is set against that of its own mean batch:
     larger batches take longer without anything having changed. At least a hundredth; that, too, where the window has
-    too few reads to tell.
+    too few reads.
     """
     at = instants(evidence.moments(on.server), _PARTS)
     sizes = series(evidence, BATCH_SIZE, on, at) if service else ()

@@ -124,7 +124,7 @@ def _holds(name: str, own: ServiceTime, calls: ExecutionCalls) -> str:
 
 
 _UNTRACED = "executions of {} vary by a tenth to six tenths of their mean: no trace shows how much"
-# Its backend tells the time of kernels without the wait, and lets the wait appear as the output's.
+# Its backend reports the time of kernels without the wait, and the wait appears as the output's.
 _OVERLAPPING = (
     "TensorRT holds two executions of {} at once, which compute one after the other: their measured time includes the "
     "wait for each other, so where it is busy it is forecast slower than it is"
@@ -210,7 +210,7 @@ def batcher_of(batching: DynamicBatching | None) -> DynamicBatcher | None:
 def devices_of(config: ModelConfig, instances: int) -> tuple[int, ...]:
     """Return over how many devices each active instance group spans: its count is of each of them.
 
-    A group that names no GPU spans all that are visible: as many as the instances there are tell.
+    A group that names no GPU spans all that are visible: as many as the number of instances shows.
     """
     groups = [group for group in config.instance_groups if not group.passive]
     everywhere = [group for group in groups if group.kind == names.KIND_GPU and not group.gpus]
@@ -245,7 +245,7 @@ def stated_together(stated: Sequence[str], models: Sequence[str]) -> list[str]:
 # Half a second is lost at a time: of a window of 30 s, two runs' mean queues differ by a half of themselves.
 _SPREAD = 1.5
 _SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-# Executed requests that tell a queue's mean, and those that come meanwhile at most: clients who are refused, and ask
+# Executed requests that show a queue's mean, and those that come meanwhile at most: clients who are refused, and ask
 # again at once, are hundreds to one that is executed.
 _REQUESTS, _MOST_COME, _WARMUP = 1_000, 20_000, 0.1
 _LEAST_SECONDS = 1e-6
@@ -275,7 +275,7 @@ def missed(model: str, bounds: Interval = OVERTAKES) -> str:
 
 
 def raced(evidence: Evidence, server: str, scenario: Scenario, rate: float) -> tuple[Scenario, Sequence[Race]]:
-    """Return the scenario with the shares that the measured queues of models with a policy tell, and these.
+    """Return the scenario with the shares that the measured queues of models with a policy show, and these.
 
     Args:
         evidence: what was read.

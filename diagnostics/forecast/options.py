@@ -174,7 +174,7 @@ def _rounded(value: float) -> int:
     return round(next(step for step in (5, 2, 1) if step * power <= value) * power)
 
 
-# Below this part of a stage's time a dearer way of setting it brings nothing that a forecast could tell.
+# Below this part of a stage's time, a costlier setting brings nothing that a forecast could show.
 _SAME = 0.01
 # Shares of a GPU that differ by less are the same: none is measured better than to a hundredth.
 _SHARE_DIGITS = 2

@@ -195,7 +195,7 @@ class _Search:
         )
 
     def _nearest(self, baseline: Performance) -> Candidate:
-        """Return what comes nearest, as it is where no change brings it nearer by what a forecast could tell."""
+        """Return what comes nearest: the present settings where no change is nearer by what a forecast can show."""
         now = None if refuses(baseline) else self.target.forecast(baseline)
         least, one = min(self.misses, key=lambda miss: miss[0], default=(inf, None))
         if one is None or least >= (inf if now is None else now.value) * (1 - _SAME):

@@ -244,7 +244,7 @@ def _gpu(
     *,
     alone: bool,
 ) -> SharedDevice | None:
-    """Return the GPU as its measured use tells: each lane that runs takes the same part of it.
+    """Return the GPU as its measured use shows it: each lane that runs takes the same part of it.
 
     Of several cards, each has a part of the lanes. An engine may be on all of its cards at once: they count as one.
 

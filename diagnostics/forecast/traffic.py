@@ -34,7 +34,7 @@ def visits(evidence: Evidence, server: str, model: str, ensembles: Collection[st
 
 
 def execution_scv(found: Sequence[TracedVisit]) -> float | None:
-    """Return the squared coefficient of variation of executions' lengths; None with too few to tell."""
+    """Return the squared coefficient of variation of executions' lengths; None with too few of them."""
     lengths = [(visit.computed or 0) - (visit.began or 0) for visit in found]
     if len(lengths) < ENOUGH_EVENTS or fmean(lengths) <= 0:
         return None
@@ -73,10 +73,10 @@ Interval = tuple[float, float]
 
 # Open arrivals come by chance: for a tenth of its time at most, their number would have to be that near its peak.
 _CLOSED = 0.9
-# Two standard errors: bunching that chance makes once in forty windows is not told from none. The index leaves out the
-# largest difference, so that few intervals look even by two in one window of twenty, and by three in one of 500.
+# Two standard errors: bunching that chance makes once in forty windows counts as none. The index leaves out the largest
+# difference, so that few intervals look even by two in one window of twenty, and by three in one of 500.
 _BUNCHED, _EVEN = 2.0, -3.0
-# An index that is not told from 1 is this much less or more at most, where few intervals say little of it.
+# An index that may be 1 is this much less or more at most, where few intervals say little of it.
 _UNTOLD = (0.5, 2.0)
 # An index of dispersion beyond this is a change of level, not a process that simulation can draw.
 _MOST_DISPERSION = 64.0
@@ -207,7 +207,7 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
 
 
 def _bounds(index: float, score: float, central: float) -> Interval:
-    """Return two standard errors around the index, as far as its score tells its degrees of freedom.
+    """Return two standard errors around the index, as far as its score shows its degrees of freedom.
 
     A score is about `(index − 1) × √(freedom / 2)`.
     """

@@ -420,7 +420,7 @@ def _measured(side: _Side, statistic: str, block: float, seed: int) -> Estimate 
 def _before(old: _Side, base: Performance, statistic: str, seed: int) -> Estimate | None:
     """Return what was measured before, with the spread of simulated windows where blocks would be too few.
 
-    A queue near saturation remembers for longer than a window: then only the model tells how far another window's
+    A queue near saturation remembers for longer than a window: then only the model shows how far another window's
     number may be from this one's.
     """
     found = _measured(old, statistic, _memory(base, old.fitted), seed)

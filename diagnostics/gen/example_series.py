@@ -37,7 +37,7 @@ class ExamplePhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What tells one alert.
+    """What identifies one alert.
 
     Attributes:
         labels: labels of the alert that fires on `bad`.

@@ -92,7 +92,7 @@ def _uncapitalized(title: str) -> str:
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
-# The label that tells the service's own alerts from those of Prometheus, which have none of this name.
+# The label that separates the service's own alerts from those of Prometheus, which have none of this name.
 SENDER = "diag"
 _OURS = f'alertname=~"{PREFIX}.+"'
 _PLACE = ("deployment", "server")

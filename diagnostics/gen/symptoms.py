@@ -29,7 +29,7 @@ from diagnostics.gen.recordings import (
 
 PREFIX = "Triton"
 GROUP = "symptoms"
-# Tells alerts on symptoms from those on causes, which inhibit them.
+# Separates alerts on symptoms from those on causes, which inhibit them.
 KIND = "kind"
 SYMPTOM = "symptom"
 _WHY = f"Why, and what to change: diag explain {label('instance')}"

@@ -124,7 +124,7 @@ class BuiltEngine:
 
 @remembered
 def is_engine(model: ModelFolder) -> bool | None:
-    """Return whether it serves a language model that batches by itself; None when its files do not tell."""
+    """Return whether it serves a language model that batches by itself; None when its files do not show it."""
     if model.config is None:
         return None
     if model.backend in names.ENGINE_BACKENDS or is_tensorrt_llm(model):

@@ -74,7 +74,7 @@ START, READY, CORRID = "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_READY", "CONT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What a control tensor tells the model; `kind` and `tensor` are None where a template may decide."""
+    """What a control tensor passes to the model; `kind` and `tensor` are None where a template may decide."""
 
     kind: str | None
     tensor: str | None

@@ -42,8 +42,8 @@ _MODEL_FILES = {
 }
 # Backends that load a model from its version's folder, and nowhere else.
 LOADED_FROM_FOLDER = frozenset(_MODEL_FILES.values())
-# Backends that tell the server nothing of what a file leaves out; others may, as TensorRT, ONNX Runtime, OpenVINO, DALI
-# and vLLM do: user guide, "Auto-Generated Model Configuration". An ensemble has no backend.
+# Backends that do not complete what a file leaves out; others may, as TensorRT, ONNX Runtime, OpenVINO, DALI and vLLM
+# do: user guide, "Auto-Generated Model Configuration". An ensemble has no backend.
 _NOT_COMPLETING = frozenset({"", "pytorch", "tensorrtllm", "fastertransformer"})
 
 

@@ -83,7 +83,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleView:
-    """What every rule sees: the settings, all that was read, and how to tell a problem."""
+    """What every rule sees: the settings, all that was read, and how to report a problem."""
 
     rule: str
     severity: LintSeverity
@@ -196,7 +196,7 @@ class RuleCase:
     Attributes:
         title: what it is, as the rest of a sentence about the rule: `fires when …`, `is quiet when …`.
         files: texts by path; the repository is the folder `models`, deployment files may stand beside it.
-        places: where it must tell a problem, in order, as `models/safety/config.pbtxt:3:1`; none for silence.
+        places: where it must report a problem, in order, as `models/safety/config.pbtxt:3:1`; none for silence.
         paths: what is linted.
 
     """

@@ -54,7 +54,7 @@ class LintSettings:
         gpu_memory_bytes: memory of one GPU of the deployment; None where nobody has said.
         rules: decisions by rule.
         paths: decisions by path; the last that matches wins, over `rules`.
-        folder: from which the paths are told: that of the settings' file.
+        folder: what the shown paths are relative to: the folder of the settings' file.
         shown: the settings' file, as errors name it.
 
     """

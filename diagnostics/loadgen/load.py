@@ -88,7 +88,7 @@ class SentRequest:
 class LoadSummary:
     """Client-side latencies of a run, in milliseconds of successful requests; None if there is none.
 
-    Percentiles are order statistics (nearest rank). `delay_p99_ms` tells how exact the generator was.
+    Percentiles are order statistics (nearest rank). `delay_p99_ms` shows how exact the generator was.
     """
 
     requests: int

@@ -162,7 +162,7 @@ class OpenAiTransport(HttpTransport):
         return Reply(first=None if alone else first, counts=counts, text="".join(parts) if self._reads.text else "")
 
     def _counted(self, body: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the server's count of the answer's tokens; nothing where it does not tell."""
+        """Return the server's count of the answer's tokens; nothing where it reports none."""
         usage = body.get("usage")
         tokens = usage.get(_TOKENS) if isinstance(usage, dict) and self._reads.counts else None
         if tokens is None:

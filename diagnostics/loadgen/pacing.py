@@ -162,7 +162,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def sent_request(one: RequestResult, model: str, clock: float) -> SentRequest:
-    """Return a request as a capture's `client.jsonl` tells it; `clock` is what makes steady seconds Unix seconds."""
+    """Return a request as a capture's `client.jsonl` has it; `clock` is what makes steady seconds Unix seconds."""
     return SentRequest(
         t=clock + one.sent,
         model=model,

@@ -58,7 +58,7 @@ def configuration(endpoint: Endpoint, options: SourceOptions, model: str | None)
 
     Raises:
         UsageError: there is no such model that is ready, or it is not clear which is meant.
-        CollectError: the server does not tell.
+        CollectError: the server does not report it.
 
     """
     try:

@@ -166,7 +166,7 @@ class Reads:
 
 
 def refused(error: Exception | str, code: int) -> Reply:
-    """Return the reply of a request that failed, told in one line."""
+    """Return the reply of a request that failed, with the reason in one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return Reply(ok=False, code=code, error=plain(reason, 300))
 

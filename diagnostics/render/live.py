@@ -19,7 +19,7 @@ _SEVERITIES = {"critical": "red", "warning": "yellow", "info": "cyan"}
 
 
 def gist(state: Json) -> object:
-    """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
+    """Return what must change for a reader to be notified again: verdicts, findings, incidents and who answers."""
     return (
         tuple(
             (one["name"], one["verdict"], one.get("no_data_since"), _late(one), *one.get("changes", ()), _findings(one))
@@ -133,7 +133,7 @@ def _finding(finding: Json, incident: Json | None, state: Json, columns: int, pa
 
 
 def _acknowledged(state: Json, incident: str) -> Json | None:
-    """Return who knows of an incident; None while nobody said so, and from services that are not told."""
+    """Return who acknowledged an incident; None while nobody did, and from services without acknowledgements."""
     return next((one for one in state.get("acknowledged", ()) if one["incident"] == incident), None)
 
 

@@ -270,7 +270,7 @@ def next_step(explanation: Explanation) -> str:
         return f"next: {explanation.blind_spots[0].whole_fix}"
     if explanation.next_measurement:
         return f"next: {explanation.next_measurement}"
-    # Where checks could not decide, what they lacked tells more than any look at what is there.
+    # Where checks could not decide, what they lacked shows more than any look at what is there.
     fixes = Counter(spot.fix for spot in explanation.blind_spots if spot.fix)
     if fixes and explanation.unknown:
         return f"next: {fixes.most_common(1)[0][0]}"
@@ -403,7 +403,7 @@ def mean_after(finding: Finding) -> float | None:
 
 
 def end_to_end(finding: Finding) -> str:
-    """Return what is predicted of the entry's requests, or why nothing is; empty when there is nothing to tell."""
+    """Return what is predicted of the entry's requests, or why nothing is; empty when there is nothing to say."""
     unless = _unless(finding.suggestion.prediction if finding.suggestion else None)
     if isinstance(finding.effect, EndToEnd):
         return _both_ends(finding.effect, unless)

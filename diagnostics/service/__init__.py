@@ -1,1 +1,1 @@
-"""The running service: collects, judges, remembers, tells and shows."""
+"""The running service: collects, evaluates, remembers, notifies and shows."""

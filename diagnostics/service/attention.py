@@ -1,4 +1,4 @@
-"""What people told the service: which incidents they know of, when work is planned, and what happened elsewhere.
+"""What people entered: which incidents they know of, when work is planned, and what happened elsewhere.
 
 Beside it stand the deploys that the service saw by itself.
 """
@@ -29,7 +29,7 @@ SAME_SECONDS = 60.0
 
 
 class TimelineMark(NamedTuple):
-    """What somebody told the service of a time: a deploy, or planned work. Unix seconds; `end` None for a moment."""
+    """What somebody entered about a time: a deploy, or planned work. Unix seconds; `end` None for a moment."""
 
     kind: str
     text: str
@@ -38,7 +38,7 @@ class TimelineMark(NamedTuple):
 
 
 class Attention:
-    """For any thread. What was told is written into the journal, and logged."""
+    """For any thread. Entries are written into the journal, and logged."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Attention:
         earlier: Iterable[JournalEntry] = (),
         put: Callable[[JournalEntry], None] = lambda _: None,
     ) -> None:
-        """Begin with the maintenance of the settings, and what an earlier run was told; `put` remembers an entry."""
+        """Begin with the maintenance of the settings, and the entries of an earlier run; `put` remembers an entry."""
         self._planned, self._put = planned, put
         self._lock = threading.Lock()
         known = list(earlier)
@@ -101,7 +101,7 @@ class Attention:
         return sorted([*observed, *written], key=lambda one: one.start, reverse=True)
 
     def entries(self, action: JournalAction | None = None, deployment: str | None = None) -> list[JournalEntry]:
-        """Return what people told, the newest first: of one action, and about one deployment, where these are given."""
+        """Return the entries of people, the newest first: of one action or one deployment where given."""
         with self._lock:
             every = [*self._events] if action in (None, JournalAction.EVENT) else []
             every += self._entries if action is not JournalAction.EVENT else ()

@@ -54,7 +54,7 @@ class Collector:
 
         Args:
             threads: rounds of sound sources that are under way at once.
-            deliver: told of each round, in the thread that read it; must return soon.
+            deliver: called with each round, in the thread that read it; must return soon.
             metrics: counts rounds.
 
         """

@@ -1,4 +1,4 @@
-"""Tells systemd how the service fares (sd_notify(3)): a datagram to the socket that it names, nothing without one."""
+"""Notifies systemd of the service's state (sd_notify(3)), by a datagram to the socket that it names, if any."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Daemon:
         self._signals: SimpleQueue[int] = SimpleQueue()
 
     def run(self) -> None:
-        """Run until told to end."""
+        """Run until it is stopped."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._remember)
         running: list[Component] = []

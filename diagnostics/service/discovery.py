@@ -218,7 +218,7 @@ class Follower:
 
 
 class Discovery:
-    """Has the service watch what all sources name, until told otherwise. One part of the daemon."""
+    """Has the service watch what all sources name, until it is stopped. One part of the daemon."""
 
     def __init__(self, settings: Settings, service: Service, metrics: OwnMetrics, look: Look = served_by) -> None:
         """Take up the settings; nothing is asked before `start`.

@@ -19,7 +19,7 @@ from diagnostics.units import span
 log = logging.getLogger(__name__)
 # A clock that is slewed gains less from one verdict to the next.
 STEP = 0.5
-# How long it is told of; whoever looks at the times of the last hours has to know.
+# How long it is kept: whoever looks at the times of the last hours has to know.
 REPORTED_FOR = 3600.0
 _WHAT = "keeping the time of day"
 
@@ -33,7 +33,7 @@ class ClockWatch:
         self._stepped = float("-inf")
 
     def look(self, now: float, steady: float) -> None:
-        """Count and tell a step; Unix seconds, steady seconds."""
+        """Count and report a step; Unix seconds, steady seconds."""
         step = 0.0 if self._offset is None else now - steady - self._offset
         self._offset = now - steady
         if abs(step) > STEP:
@@ -48,9 +48,9 @@ class ClockWatch:
 
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
 PAUSE = 0.5
-# Of the thread's time, forecasts that simulate may take this part over long times, and so many seconds at once: what
-# is answered holds for five minutes, and the first forecasts of some dozen deployments come together. Formulas tell of
-# what is left.
+# Of the thread's time, forecasts that simulate may take this part over long times, and so many seconds at once: what is
+# answered holds for five minutes, and the first forecasts of some dozen deployments come together. Formulas cover what
+# is left.
 _SIMULATING, _AT_ONCE = 0.2, 30.0
 # How long those who end the service wait for verdicts: what is not judged by then is recorded, and the next run judges.
 SECONDS_TO_END = 5.0
@@ -113,7 +113,7 @@ def _evaluating(deployment: str) -> str:
 
 
 class Evaluator:
-    """One thread that is told which deployments have news. News that come while one waits are judged together."""
+    """One thread that is notified of deployments with news. News that come while one waits are judged together."""
 
     def __init__(self, board: StateBoard, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
@@ -131,7 +131,7 @@ class Evaluator:
         self._thread.start()
 
     def notify(self, deployment: Deployment) -> None:
-        """Tell that something arrived for a deployment."""
+        """Note that something arrived for a deployment."""
         with self._changed:
             self._waiting[deployment] = None
             self._metrics.queue_length.labels("evaluation").set(len(self._waiting))

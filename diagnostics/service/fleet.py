@@ -304,7 +304,7 @@ class FleetBoard:
 
 
 def _shown(process: str) -> str:
-    """Return a process in words, of what a report calls it: its host, its number there, and what tells it apart."""
+    """Return a process in words, of what a report calls it: its host, its number there, and what identifies it."""
     host, _, number = clean(process).rpartition("/")[0].rpartition("/")
     return f"process {number[:20]} on {host[:100]}" if host else "another process"
 

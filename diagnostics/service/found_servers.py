@@ -41,7 +41,7 @@ class FoundServer:
 
     @property
     def place(self) -> str:
-        """`host:port`, which tells it from others."""
+        """`host:port`, which identifies it."""
         return self.target.place
 
     @property

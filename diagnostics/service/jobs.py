@@ -38,7 +38,7 @@ class Job:
     """One source and when it is read. Used by one thread at a time.
 
     Attributes:
-        key: tells it from the others; the URL of a server.
+        key: identifies it; the URL of a server.
         deployment: what its scrapes are part of; empty where they are of several.
         interval: seconds between the beginnings of two rounds.
         reader: what reads it.

@@ -30,7 +30,7 @@ _BARE = re.compile(r"[^\s\"=]+")
 
 
 class LoggedEvent(StrEnum):
-    """What the log tells by name, under `event.name`."""
+    """What the log names, under `event.name`."""
 
     INCIDENT_OPENED = "diag.incident.opened"
     INCIDENT_CHANGED = "diag.incident.changed"

@@ -1,6 +1,6 @@
 """How many connections gRPC holds: its library can only turn the newest away, so the oldest idle are ended here.
 
-The library tells nobody of its sockets; Linux lists them in /proc/self/fd (proc(5)). Elsewhere its own limit is all.
+The library does not report its sockets; Linux lists them in /proc/self/fd (proc(5)). Elsewhere its own limit is all.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ExportStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResponse:
-    """What an exporter is told.
+    """What an exporter is answered.
 
     Attributes:
         status: what became of its request.

@@ -79,7 +79,7 @@ def check(
 
 
 def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]) -> None:
-    """Serve until told to end.
+    """Serve until it is stopped.
 
     Raises:
         UsageError: the settings cannot be used, or name no server.

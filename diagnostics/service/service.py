@@ -64,7 +64,7 @@ class Service:
         Args:
             settings: what to do.
             memory: remembers scrapes and verdicts; None forgets.
-            consumers: told of every verdict besides.
+            consumers: called with every verdict besides.
             metrics: the service's own; None makes them.
             rollouts: marks rollouts of what is found; None marks none.
 

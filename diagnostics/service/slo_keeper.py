@@ -36,7 +36,7 @@ class SloMemory(Protocol):
 
 
 class SloKeeper(Collector):
-    """Told of every verdict by the evaluator; asked from any thread.
+    """Gets every verdict from the evaluator; asked from any thread.
 
     Attributes:
         slos: the objectives over Triton's requests; those over PromQL are Prometheus' to count.

@@ -19,7 +19,7 @@ from diagnostics.signals.signal import Scope
 from diagnostics.wire.spans import BANDS, RANKS, Span, band, rank
 from exporters.sources.address import parse_address
 
-# Exporters send every five seconds: several of their batches tell how much comes.
+# Exporters send every five seconds: several of their batches show how much comes.
 PERIOD = 30.0
 _MOST_HALVINGS = 24
 # A share is doubled only when twice as much would fill half of the budget: not back and forth.
@@ -66,7 +66,7 @@ class SpanSampler:
 
         Args:
             per_second: spans that are kept of all deployments together, on average over a period.
-            metrics: told of shares, and of spans that are left out.
+            metrics: gets the shares, and the spans that are left out.
             clock: steady seconds.
 
         """
@@ -141,16 +141,16 @@ def _below(limit: int, spans: Sequence[Span]) -> Sequence[Span]:
 
 # Traces whose deployments are remembered for the spans that other senders still have of them.
 MOST_TRACES = 20_000
-# Spans that wait until one of their trace tells where they belong, and for how many seconds: exporters send every five.
+# Spans that wait until one of their trace shows where they belong, and for how many seconds: exporters send every five.
 MOST_WAITING = 20_000
 PATIENCE = 30.0
-# Putting the names of all models together again at each verdict would cost more than it tells.
+# Putting the names of all models together again at each verdict would cost more than it shows.
 _SECONDS_BETWEEN_LOOKS = 1.0
 Routed = dict[str, list[Span]]
 
 
 class DeploymentNames:
-    """What tells deployments apart: names of servers, and models that only one of them holds."""
+    """What separates deployments: names of servers, and models that only one of them holds."""
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self._service, self._clock = service, clock
@@ -209,7 +209,7 @@ class Router:
     """Sends spans to deployments. Spans of a trace that names none wait, bounded, until another span of it does."""
 
     def __init__(self, service: Service, unassigned: Callable[[int], object]) -> None:
-        """Begin with nothing that waits; `unassigned` is told how many spans are given up."""
+        """Begin with nothing that waits; `unassigned` is called with how many spans are given up."""
         self._service, self._unassigned = service, unassigned
         self._names = DeploymentNames(service)
         self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()

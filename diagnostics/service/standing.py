@@ -128,7 +128,7 @@ def _unreachable(down: Sequence[TargetState]) -> str:
 
 
 def reason(target: TargetState) -> str:
-    """Return why a target cannot be read, without the name that it is told beside."""
+    """Return why a target cannot be read, without the name that stands beside it."""
     return target.error.removeprefix(f"{target.url}: ").removeprefix(f"{target.server}: ")
 
 
@@ -143,7 +143,7 @@ def _rank(standing: Standing) -> tuple[int, float, int, str]:
 def harm_of(standing: Standing) -> float:
     """Return the share of latency or of requests that the worst cause takes, 0 to 1.
 
-    It is 0 where nothing can be read: the last verdict tells of the past.
+    It is 0 where nothing can be read: the last verdict is about the past.
     """
     actionable = standing.explanation.actionable if standing.explanation and standing.word != UNREACHABLE else ()
     return max((one.impact.harm for one in actionable), default=0.0)

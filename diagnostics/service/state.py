@@ -117,13 +117,13 @@ class LiveState:
 
 
 class EvaluationConsumer(Protocol):
-    """Someone told of every verdict. Must return at once: whoever is slow queues and drops by itself."""
+    """Gets every verdict. Must return at once: whoever is slow queues and drops by itself."""
 
     def consume(self, evaluation: Evaluation) -> None: ...
 
 
 class ScrapeConsumer(Protocol):
-    """Someone told of every scrape. Must return at once."""
+    """Gets every scrape. Must return at once."""
 
     def consume_scrape(self, deployment: str, scrape: Scrape) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Finds the line of a TOML file that a setting stands in: the reader of the format does not tell."""
+"""Finds the line of a TOML file that a setting stands in: the reader of the format does not give it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Absences without a number of refused requests: nothing was counted before them that could tell a rate."""
+"""Absences without a number of refused requests: nothing was counted before them that shows a rate."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RETIRED_SECONDS = 3600.0
 def _port_refuses(view: ModelView) -> Reading:
     """Return 1 when the inference port refused all reads up to the last, and nobody was served since it did.
 
-    What it would have been sent is not known where nothing was counted before it closed. Counters that stand above zero
-    tell that it is asked; a server beside it that serves may have been given its requests.
+    What it would have been sent is not known where nothing was counted before it closed. Counters above zero show that
+    it is asked; a server beside it that serves may have been given its requests.
     """
     closed = [one for one in _silences(view) if one.state == REFUSING and not one.over]
     return Reading.of(float(bool(closed) and _all_idle(view, closed[-1])), Unit.COUNT, PORT)

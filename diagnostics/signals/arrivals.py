@@ -56,7 +56,7 @@ class Dispersion:
 
 
 def dispersion(bins: Sequence[ArrivalBin]) -> Dispersion | None:
-    """Return the index of dispersion at the interval length where it is most certain; None with too little to tell.
+    """Return the index of dispersion at the interval length where it is most certain; None with too few intervals.
 
     Differences of successive intervals take out what changes slowly (von Neumann 1941), and the largest difference is
     left out: one change of level is a shift of load, a burst has two. For requests that come in groups, the index is

@@ -31,7 +31,7 @@ _PIECES_WANTED = 5
 # A clock is looked for in steps of half a piece, and in no more of them: a record of hours is longer than any window.
 _MOST_SHIFTS = 400
 # Clients saw what the server counted where they waited longer by a smaller part of its time than this: less is not
-# worth a change of either, and steps of half a piece tell no more.
+# worth a change of either, and steps of half a piece show no more.
 _SMALL = 0.1
 
 

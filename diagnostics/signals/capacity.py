@@ -75,8 +75,8 @@ def _allowed(group: InstanceGroup, most: Mapping[str, int]) -> int:
 def _times_as_much(view: ModelView, use: Reading) -> int:
     """Return how many times the default there is of a resource, at the least: where the limiter is on, what is used.
 
-    `--rate-limit-resource` gives it, and no endpoint tells. Without a word that the limiter is on, more executions at
-    once than it would allow by default show that it is off.
+    `--rate-limit-resource` sets it, and no endpoint reports it. Without a word that the limiter is on, more executions
+    at once than it would allow by default show that it is off.
     """
     return max(ceil((use.value or 0.0) / ROUNDING), 1) if view.server.rate_limited else 1
 
@@ -139,9 +139,9 @@ _ANOTHER_KIND = 0.1
 _LEAST_CPU_SECONDS = 0.05
 # A free instance begins within 0.3 ms. Requests that wait for longer than this had none.
 _NONE_FREE = 0.002
-# Executions at once are told to be those of k instances up to here: gaps between them take up to a tenth.
+# Up to here, executions at once count as those of k instances: gaps between them take up to a tenth.
 _NEAR = 0.1
-# Fewer lost ones of many are not told from gaps between executions that are longer than usual.
+# Fewer lost ones of many cannot be separated from gaps between executions that are longer than usual.
 _LOST_PART = 0.2
 # So many executions of independent instances would have overlapped: that none did happens once in 150 windows (e^-5).
 _EXPECTED_OVERLAPS = 5.0

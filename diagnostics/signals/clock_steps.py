@@ -12,9 +12,9 @@ from diagnostics.units import Unit
 from diagnostics.window.view import Counter, ModelView
 from diagnostics.wire.gpu import NVML, Gpu
 
-# Samples come every second or two: those around a step tell of its ends.
+# Samples come every second or two: those around a step show its ends.
 _SLACK = 1.0
-# Whether something holds a card's clock down in a sample; None where the sample does not tell.
+# Whether something holds a card's clock down in a sample; None where the sample does not show it.
 _Held = Callable[[Gpu], bool | None]
 
 

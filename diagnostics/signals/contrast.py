@@ -120,7 +120,7 @@ def pieces_per_request(steps: Iterable[CounterStep], counter: Counter) -> list[S
 
 
 def up_while(samples: Sequence[tuple[float, bool]], slack: float) -> When:
-    """Return the driver that some samples of its state tell.
+    """Return the driver that some samples of its state name.
 
     Args:
         samples: (Unix seconds, whether it is up), in time order.

@@ -87,7 +87,7 @@ def _undisturbed(view: ModelView) -> Reading:
 
 
 def _typical_share(view: ModelView) -> Reading:
-    """Return the same by single times, which tell it however few the reads are."""
+    """Return the same by single times, which show it however few the reads are."""
     typical, mean = TYPICAL_EXECUTION_SECONDS.read(view), COMPUTE_SECONDS.read(view)
     if typical.value is None or not mean.value:
         return Reading.unknown(typical.missing or mean.missing or Missing.IDLE, Unit.RATIO, typical.source)

@@ -50,7 +50,7 @@ def engine_excess(view: ModelView, when: When) -> Reading:
 
 
 def excess_or_engines(view: ModelView, counter: Counter, when: When) -> Reading:
-    """Return what a counter of requests tells, or what iterations of their engines do: whichever is surer.
+    """Return what a counter of requests shows, or what iterations of their engines do: whichever is surer.
 
     That is the reading with the narrower interval; the one that is there; else that of the counter.
     """

@@ -77,7 +77,7 @@ class EngineStep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSizes:
     """What a histogram observed, as tokens of prompts or seconds of requests: how often, the mean, and the squared
-    coefficient of variation, None where too few buckets tell.
+    coefficient of variation, None where too few buckets show it.
     """
 
     events: float
@@ -214,7 +214,7 @@ def _observed(view: ModelView, families: Sequence[str]) -> ObservedSizes | None:
     return None
 
 
-# Fewer buckets with something in them tell how wide these are, and not how lengths vary.
+# Fewer buckets with something in them show how wide these are, and not how lengths vary.
 _FEWEST_BUCKETS = 4
 
 

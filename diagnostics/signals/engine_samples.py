@@ -204,7 +204,7 @@ def _samples(view: ModelView) -> tuple[list[EngineSample], bool]:
 
 
 def _places(view: ModelView, layout: SeriesLayout) -> EnginePlaces:
-    """Return where a page tells of the model's engine, with the limits that a server in front of it tells."""
+    """Return where a page describes the model's engine, with the limits that a server in front of it states."""
     found = engine_places(layout, view.model or "", view.version)
     front = view.server.front
     if front is None or not front.snapshots or not found.slots:

@@ -28,7 +28,7 @@ _LEAST_HELD = 0.8
 _ENOUGH_FAILURES = 10
 # Below this, a chi-square variable of many degrees of freedom lies once in a hundred times, in standard deviations.
 _ONE_IN_A_HUNDRED = -2.326
-# From so many steps on, the spread between them tells an even pace from a random one.
+# From so many steps on, the spread between them separates an even pace from a random one.
 _ENOUGH_STEPS = 4
 
 

@@ -1,4 +1,4 @@
-"""Which models call others from inside their executions, as counters tell where no trace does.
+"""Which models call others from inside their executions, as counters show where no trace does.
 
 A Python model that calls another (business logic scripting) leaves three marks in counters. The other's requests come
 in step with its own: their running totals never part by more than what is under way. They lie inside its executions,
@@ -27,7 +27,7 @@ from diagnostics.window.view import METRICS, STATISTICS, ModelView
 # What a call costs its caller beyond the called model's own time, a message between two processes and a copy, was
 # measured as 0.1 to 2 ms: under a tenth of executions that are long enough to be somebody's trouble.
 _FILLED = 0.9
-# Where the number of calls does not tell, their time must agree more closely than it does by chance.
+# Where the number of calls does not show it, their time must agree more closely than it does by chance.
 _CLOSELY = 0.95
 # An execution that began before a read and ends behind it is counted with all of its time.
 _EDGE = 1.05
@@ -38,7 +38,7 @@ _MOST = 0.5
 _STEADIER = 3.0
 # The combinations of so many others are 255.
 _MOST_TRIED = 8
-# Calls whose number does not tell are few, or anything would be made of them.
+# Calls whose number does not show it are few, or anything would be made of them.
 _MOST_BY_TIME = 3
 
 
@@ -74,8 +74,8 @@ class InnerCalls:
         low: the least that it may be, as all may be made at once: the longest of those that surely run ahead; 0 where
             only the times agree.
         high: the most that it may be.
-        requests: requests of the caller that tell.
-        source: the counters that tell.
+        requests: requests of the caller that count as evidence.
+        source: the counters that show it.
 
     """
 
@@ -124,7 +124,7 @@ class Possible:
     """The share of a model's executions that others, called in step with it, fill if it is what calls them.
 
     `ahead` is the part of those whose calls run ahead of it as calls from inside do; `undecided` the share with those
-    of which too few reads tell whether they are called in step; `source` the counters that tell.
+    of which too few reads show whether they are called in step; `source` the counters that show it.
     """
 
     share: float = 0.0
@@ -174,10 +174,10 @@ def _rows(view: ModelView) -> Mapping[str, CallCounters]:
 
 
 def _found(view: ModelView) -> Mapping[str, InnerCalls]:
-    """Look first for calls whose order tells, then for those whose time does.
+    """Look first for calls whose order shows it, then for those whose time does.
 
-    What lies inside a call lies inside its caller's caller as well: where order tells, it belongs to the shortest that
-    holds it. Where only time does, what the longest calls is not called by what it calls as well.
+    What lies inside a call lies inside its caller's caller as well: where order shows it, it belongs to the shortest
+    that holds it. Where only time does, what the longest calls is not called by what it calls as well.
     """
     rows = view.once(_rows)
     found: dict[str, InnerCalls] = {}
@@ -202,7 +202,7 @@ def _found(view: ModelView) -> Mapping[str, InnerCalls]:
 
 
 def _is_script(view: ModelView, own: CallCounters) -> bool:
-    """Return whether a model may call others as far as its configuration and counters tell: Python, and it worked."""
+    """Return whether a model may call others as far as its configuration and counters show: Python, and it worked."""
     config = view.beside(own.model).config
     return config is not None and config.backend == names.PYTHON_BACKEND and own.busy > 0
 
@@ -245,7 +245,7 @@ def _ways(own: CallCounters, row: CallCounters) -> Iterator[_Candidate]:
 def _by_order(candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
     """Return those of the models called in step that fit in, the most of them, where most of that runs ahead for sure.
 
-    The last call of an execution ends with it, and does not run ahead far enough to be told from one that a client
+    The last call of an execution ends with it, and does not run ahead far enough to be separated from one that a client
     makes afterwards.
     """
     best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
@@ -384,8 +384,8 @@ def _nested_share(view: ModelView) -> Reading:
     """Time in which at least one called model is at work, as a share of the caller's own execution.
 
     An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
-    that may be so, which is the upper end. Calls that were traced at another time tell that there are some, and not
-    how long they take now. A caller that does not pass its trace on shows none, whatever it calls: then counters tell.
+    that may be so, which is the upper end. Calls that were traced at another time show that there are some, and not how
+    long they take now. A caller that does not pass its trace on shows none, whatever it calls: then counters decide.
     """
     visits = executed_visits(view)
     if not any(visit.below for visit in visits):

@@ -1,4 +1,4 @@
-"""What counters say of one model from read to read, as far as it tells whether another model calls it."""
+"""What counters say of one model from read to read, as far as it shows whether another model calls it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def row_of(view: ModelView, source: str) -> CallCounters | None:
 def in_step(caller: Steps, called: CallCounters, times: int) -> bool | None:
     """Return whether a model is called so many times per request or execution of another, read for read.
 
-    None where too few reads tell, and the totals are as close as those of calls in step.
+    None where too few reads show it, and the totals are as close as those of calls in step.
     """
     parting = parting_of([caller, {span: count / times for span, count in called.direct.items()}], called.source)
     if parting.value is not None:
@@ -128,9 +128,9 @@ def runs_ahead(caller: CallCounters, called: CallCounters, times: int) -> bool |
 
     Such a call ends before its caller: at a read the called model has completed as many calls more as there are
     executions behind their call, on average `rate × time from its end to the execution's` (Little's law). Of a client
-    that calls one model after the other, the first has completed more: by those in the second and, where the caller
-    is the second, in its queue, too. So it is, less its own requests, where the client calls both at once. None where
-    too few are under way to tell one from the other, or the totals differ by more than any of that.
+    that calls one model after the other, the first has completed more: by those in the second and, where the caller is
+    the second, in its queue, too. So it is, less its own requests, where the client calls both at once. None where too
+    few are under way to separate one from the other, or the totals differ by more than any of that.
     """
     if caller.before is None or called.before is None or caller.requests.keys() != called.direct.keys():
         return None

@@ -191,7 +191,7 @@ _LATER_READS = 2
 def _met(view: ModelView) -> Reading:
     """Return 1 where requests met the slow first executions, 0 where only a warm-up can have, which Triton counts too.
 
-    The callers' own requests tell. Without callers, a model without `model_warmup` has executed requests alone; with
+    The callers' own requests show it. Without callers, a model without `model_warmup` has executed requests alone; with
     one, or without its configuration, requests that met slow executions kept others waiting in the queue.
     Source: Triton core, `backend_model_instance.cc`: statistics are collected for warm-up requests.
     """

@@ -225,7 +225,7 @@ def _from_pending(entry: ModelView, steps: Sequence[CounterStep], loads: Sequenc
 def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[ServerChange], source: str) -> _Held:
     """Return the time of requests above the usual one, in all and what those took longer that a load met.
 
-    They waited for it by as much as they took longer than those that ended before. Where the log tells when it began,
+    They waited for it by as much as they took longer than those that ended before. Where the log says when it began,
     they waited for it no longer than since then.
     """
     usual = median(seconds for _, seconds in sent)

@@ -20,7 +20,7 @@ _MPS = "nvidia-cuda-mps"
 _WORKS = 0.05
 # A process seen less often may be one of the server's that came and went between two looks at its tree.
 _SEEN_OFTEN = 3
-# Neighbours are told apart by stretches in which they work and stretches in which they hardly do.
+# Neighbours are separated by stretches in which they work and stretches in which they hardly do.
 _BUSY_LANES, _IDLE_LANES = 0.5, 0.1
 # A process that works is missed by samples of a second or two: a pause of a few of them is none.
 _LONGEST_PAUSE = 5.0
@@ -155,7 +155,7 @@ def _foreign_excess(counter: Counter) -> Callable[[ModelView], Reading]:
 
 
 def _foreign_request_excess(view: ModelView) -> Reading:
-    """Return what requests tell, or what the iterations of their engine do: whichever is surer."""
+    """Return what requests show, or what the iterations of their engine do: whichever is surer."""
     when = _during_stay(view)
     if when is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)

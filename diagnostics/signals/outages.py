@@ -242,7 +242,7 @@ def _kind(stretch: _Stretch, own: Sequence[Outage]) -> str:
 
 
 def _group(apart: Sequence[_Stretch], rate: float) -> float:
-    """Return the index of dispersion of the counts; 1 with too few to tell."""
+    """Return the index of dispersion of the counts; 1 with too few of them."""
     if rate <= 0 or len(apart) < 2:
         return 1.0
     squares = sum((s.count - rate * s.seconds) ** 2 / (rate * s.seconds) for s in apart)
@@ -268,7 +268,7 @@ def arrivals(view: ModelView) -> tuple[list[_Stretch], str]:
 
 
 def _entries(view: ModelView) -> list[str]:
-    """Return what a server's clients call; without configurations, which tell an ensemble's members, the busiest."""
+    """Return what a server's clients call; without configurations, which list an ensemble's members, the busiest."""
     graph, models = view.server.graph, {model for model, _ in view.server.keys_seen()}
     if not view.server.configs:
         return sorted(models, key=lambda model: -_counted(view.beside(model)))[:1]
@@ -432,7 +432,7 @@ def whole_of(view: ModelView, server: ServerWindow) -> ModelView:
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
     """Return how many requests failed in an outage beyond those that fail at other times as well.
 
-    Failures of a full queue come in bunches: by how much as many other requests differ tells what chance does.
+    Failures of a full queue come in bunches: how much other requests vary shows what chance does.
     """
     meanwhile = [r for r in sent if one.may_hold(r.at, r.at + _SLACK)]
     elsewhere = [not r.ok for r in sent if not one.may_hold(r.at, r.at + _SLACK)]

@@ -1,7 +1,7 @@
 """How long an engine's iterations, its tokens, or a model's executions, take stretch by stretch.
 
 Iterations and tokens are series with many more events than requests. Each running request gets a token an iteration, so
-that the time per token is that of an iteration where the engine tells of none.
+that the time per token is that of an iteration where the engine reports none.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NEARLY_ALWAYS = 0.9
 def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
     """Return the time of a model's engine per iteration, between reads that both found it at work.
 
-    Where the engine times its iterations, each that was read is a piece; else the time between two reads is that of
-    the iterations between them, pauses included; else it is the time per token. Empty where the model has no engine
-    that tells of iterations or tokens.
+    Where the engine times its iterations, each that was read is a piece; else the time between two reads is that of the
+    iterations between them, pauses included; else it is the time per token. Empty where the model has no engine that
+    reports iterations or tokens.
     """
     engine = engine_of(view)
     if isinstance(engine, Missing):
@@ -186,7 +186,7 @@ def _slowed(view: ModelView) -> Reading:
 
 
 def _executions(view: ModelView) -> list[SeriesInterval]:
-    """Return how long requests of a model execute, read by read; empty of an engine, whose row tells of iterations."""
+    """Return how long requests of a model execute, read by read; empty of an engine, whose row counts iterations."""
     if is_engine(view):
         return []
     found = (pieces_per_request(view.steps(source), Counter.INFER_SECONDS) for source in (STATISTICS, METRICS))

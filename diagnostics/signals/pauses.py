@@ -23,7 +23,7 @@ from diagnostics.window.view import ModelView
 SLOW = 3.0
 # So many of either side may be on the other: a request now and then is slow for another reason.
 _MISPLACED = 0.1
-# Pauses that hardly differ do not tell requests apart, in whatever order they came.
+# Pauses that hardly differ do not separate requests, in whatever order they came.
 _APART = 2.0
 # A record that lacks more requests than this does not show when nobody asked.
 _MOST = 0.9

@@ -1,7 +1,7 @@
 """Requests that wait while a model has fewer instances than at other times of a window.
 
 What scales a model up and down leaves counters that belong to no one number of instances. What they were at other times
-tells more than a forecast: as many requests hardly waited then.
+shows more than a forecast: as many requests hardly waited then.
 """
 
 from __future__ import annotations

@@ -208,9 +208,9 @@ def _excess(steps: Sequence[CounterStep]) -> list[float]:
 def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
     """Return the loads that requests can have waited out: not the server's restart, nor an unload and a load.
 
-    What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
-    version's begin; where a version's own begin again, it was away. What waits around a change of capacity waits for
-    that.
+    What waited before those is gone with its queue. The metrics show it: they go on through a reload in place, and a
+    new version's begin; where a version's own begin again, it was away. What waits around a change of capacity waits
+    for that.
     """
     restarts = [change for change in view.server_changes() if change.kind is Happened.RESTARTED]
     away = [step for table in view.tables(METRICS) for step in table.resets if step.opened is Opened.RESET]
@@ -243,7 +243,7 @@ def changes_capacity(view: ModelView, load: ServerChange) -> bool:
 
 
 def is_denied(view: ModelView, load: ServerChange) -> bool:
-    """Return whether the statistics went on through a load that the log tells of: each makes them start from zero.
+    """Return whether the statistics went on through a load that the log reports: each makes them start from zero.
 
     The log is another server's then, or its clock or the recorder's was set; when it was loaded is not known.
     """

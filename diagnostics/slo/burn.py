@@ -72,7 +72,7 @@ class Pair:
         severity: `page` or `ticket`.
         short, long: seconds.
         factor: burn rate from which on it is an alert.
-        fewest: bad events in the long window below which nobody is told.
+        fewest: bad events in the long window below which nobody is notified.
 
     """
 
@@ -158,7 +158,7 @@ def forecast(left: float, newest: Sequence[WindowEvents]) -> BudgetForecast | No
     Args:
         left: bad events that the budget still allows; what falls out of the period is left aside, so that it is never
             too late.
-        newest: windows up to now, the shortest first: the first with enough bad events to tell a pace is taken, else
+        newest: windows up to now, the shortest first: the first with enough bad events to show a pace is taken, else
             the longest.
 
     """

@@ -1,4 +1,4 @@
-"""The values of a YAML file as an objective needs them; every mistake is told with its line."""
+"""The values of a YAML file as an objective needs them; every mistake is reported with its line."""
 
 from __future__ import annotations
 

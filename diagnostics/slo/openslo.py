@@ -207,7 +207,7 @@ def sloth(document: YamlFields) -> Iterator[Slo]:
 
 
 def _alerting(slo: YamlFields) -> YamlFields:
-    """Return how people are told: names and annotations of alerts are this project's own."""
+    """Return how people are notified: names and annotations of alerts are this project's own."""
     nothing = YamlFields(slo.document, Leaf(line=slo.leaf.line, value=None), "alerting")
     found = slo.section("alerting") if slo.has("alerting") else nothing
     return found.only("name", "labels", "annotations", "page_alert", "ticket_alert")

@@ -1,6 +1,6 @@
 """PromQL as a text: on one line, without comments, and with brackets and quotes that close.
 
-Only a store can tell whether a query means something; what never can is told with its line in the file.
+Only a store can decide whether a query means something; what never can is reported with its line in the file.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def count_recorded(
         deployment: whose scrapes they are.
         slos: objectives; those over PromQL, and those of other deployments, are left out.
         scrapes: in any order.
-        tell: told how far it is, of what takes long.
+        tell: called with how far it is, of what takes long.
 
     """
     found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
@@ -72,7 +72,7 @@ def count_recorded(
 
 
 class _WindowJudge:
-    """Explains windows one after another; `tell` reports when forecasts of earlier windows begin to stand in."""
+    """Explains windows one after another; `tell` is called when forecasts of earlier windows begin to stand in."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell, self._spent, self._forecasts = tell, 0.0, ForecastCache(seconds=0.0)

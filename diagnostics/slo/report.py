@@ -19,7 +19,7 @@ NOTHING_COUNTED = "nothing was counted in that time; look at its name, its deplo
 
 
 def silence_of(sli: Triton, window: Window) -> str:
-    """Return why a window tells of no events of an objective, and what to do."""
+    """Return why a window shows no events of an objective, and what to do."""
     models = {model for server in window.servers.values() for model, _ in server.keys_seen()}
     if not models:
         return "no counters of any model were read; let Triton's metrics page (port 8002) be read, or its statistics"
@@ -117,7 +117,7 @@ class SloReport:
         spent: the causes, the costliest first.
         unexplained: share of the bad events that no cause took.
         silence: why there were no events, and what to do; empty where there were some.
-        gaps: what the source could not tell, and what to do.
+        gaps: what the source could not show, and what to do.
 
     """
 
@@ -153,7 +153,7 @@ def report_on(
 
     Args:
         slo: what is promised.
-        seen: tells its events.
+        seen: returns its events.
         at: Unix seconds of now.
         period: over which the budget is reckoned; the objective's own by default.
         incidents: those of the time, so that causes can be linked to them.

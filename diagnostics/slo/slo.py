@@ -69,7 +69,7 @@ class Slo:
         description: as written; may be empty.
         labels: added to its alerts; a `severity` among them is theirs.
         alert_labels: the same for alerts of one severity, `page` or `ticket`, and over those of all.
-        quiet: severities of which nobody is told: `page`, `ticket`.
+        quiet: severities of which nobody is notified: `page`, `ticket`.
         where: the file and line it was read from.
 
     """

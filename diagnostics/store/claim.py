@@ -19,7 +19,8 @@ _FILE = "lock"
 def claimed(directory: Path) -> Iterator[None]:
     """Hold the directory; the system lets go of it when the process dies.
 
-    Where no file can be written nothing is held: nothing else can be written either, which the history tells by itself.
+    Where no file can be written nothing is held: nothing else can be written either, which the history reports by
+    itself.
 
     Raises:
         CollectError: another process holds it.

@@ -1,4 +1,4 @@
-"""What goes wrong while remembering: counted each time, told once a minute, and survived."""
+"""What goes wrong while remembering: counted each time, logged once a minute, and survived."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Meters(Protocol):
 
 
 class WriteErrors:
-    """Counts and tells failures. For use from several threads."""
+    """Counts and logs failures. For use from several threads."""
 
     def __init__(self, meters: Meters) -> None:
         self._meters = meters
@@ -115,7 +115,7 @@ class Database:
 
         Args:
             url: SQLite or PostgreSQL.
-            damaged: told when a file cannot be used and is set aside.
+            damaged: called when a file cannot be used and is set aside.
 
         Raises:
             CollectError: it cannot be reached or written, or is of a newer version.
@@ -149,7 +149,7 @@ class Database:
         return FileNotFoundError(errno.ENOENT, "the file was removed or replaced while it was in use")
 
     def begin_anew(self, error: BaseException) -> None:
-        """Begin an empty SQLite file; a damaged one is set aside, under a name that tells when.
+        """Begin an empty SQLite file; a damaged one is set aside, under a name with the time.
 
         Raises:
             CollectError: that is not possible.

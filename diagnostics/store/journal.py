@@ -1,4 +1,4 @@
-"""What people did and told the service, and the deploys that it saw: who, from where, what, and about which time."""
+"""What people did and entered, and the deploys that it saw: who, from where, what, and about which time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JournalEntry:
         origin: the address that it came from; the server of what the service saw.
         deployment: what it is about; empty for all.
         incident: id of the incident that was acknowledged or silenced; empty otherwise.
-        start: when what it tells of begins, or happened.
+        start: when what it describes begins, or happened.
         end: when a maintenance or a silence ends; None otherwise.
         kind: of an event, as `deploy`; empty otherwise.
         text: why, or what happened.
@@ -66,7 +66,7 @@ def put_entry(entry: JournalEntry) -> Apply:
 
 
 def forget_journal(before: float) -> Apply:
-    """Delete what is older than Unix second `before` and told of no time since."""
+    """Delete what is older than Unix second `before` and describes no time since."""
 
     def apply(connection: Connection) -> None:
         connection.execute(delete(journal).where(journal.c.at < before, func.coalesce(journal.c.end, 0.0) < before))

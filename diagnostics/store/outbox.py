@@ -1,4 +1,4 @@
-"""What is yet to be told, in one small JSON file per receiver: there even while the database is away or damaged."""
+"""What is yet to be sent, in one small JSON file per receiver: there even while the database is away or damaged."""
 
 from __future__ import annotations
 

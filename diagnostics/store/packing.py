@@ -38,8 +38,8 @@ class Packer:
 
         Args:
             settings: where, and how much to keep.
-            trouble: told of failures.
-            passed: told of each pass with the Unix seconds before which everything is too old.
+            trouble: called with failures.
+            passed: called with each pass and the Unix seconds before which everything is too old.
 
         """
         self._raw, self._settings = settings.directory / FOLDER, settings
@@ -55,7 +55,7 @@ class Packer:
         self._thread.start()
 
     def notify(self, left: Path | None = None) -> None:
-        """Tell that a segment was finished, or left unfinished at a path."""
+        """Report that a segment was finished, or left unfinished at a path."""
         if left is not None:
             self._left.add(left)
         self._wake.set()
@@ -85,7 +85,7 @@ class Packer:
 
         Args:
             now: Unix seconds.
-            steady: a steady clock's seconds, which tell a clock that was set.
+            steady: a steady clock's seconds, which show whether a clock was set.
 
         """
         files = sorted(
@@ -166,7 +166,7 @@ class Weighed:
 
 
 class Calendar:
-    """Tells whether the time of day can be believed: not for a while after it jumped ahead of a steady clock."""
+    """Decides whether the time of day can be believed: not for a while after it jumped ahead of a steady clock."""
 
     def __init__(self) -> None:
         self._offset: float | None = None

@@ -42,7 +42,7 @@ class SegmentFile:
 
     @classmethod
     def of(cls, path: Path) -> SegmentFile | None:
-        """Return what a path's name tells; None for other files."""
+        """Return what a path's name says; None for other files."""
         found = _NAME.fullmatch(path.name)
         if found is None:
             return None

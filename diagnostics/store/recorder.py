@@ -82,7 +82,7 @@ class Recorder:
             directory: of the whole history.
             seconds: length of a segment.
             meters: shows the queue.
-            trouble: told of failures.
+            trouble: called with failures.
             closed: called when a segment is finished, with its path when it could not be finished.
 
         """

@@ -47,7 +47,7 @@ class OpenSegment:
         Args:
             folder: the deployment's.
             name: the deployment's.
-            run: tells the runs of a service apart: steady clocks of two runs cannot be compared.
+            run: identifies a run of the service: steady clocks of two runs cannot be compared.
             first: what will be added first; the segment begins with its time.
             lasting: the newest configuration, metadata and repository bodies.
 
@@ -225,7 +225,7 @@ def _created(folder: Path, at: float) -> tuple[Path, int]:
 
 
 def _named(path: Path, start: float, end: float) -> Path:
-    """Give a finished file the name that tells its end."""
+    """Give a finished file the name that states its end."""
     stem = path.name.removesuffix(OPEN).partition("-")[0]
     finished = path.with_name(f"{stem}-{round(max(end, start) / MILLISECOND)}{OPEN}")
     path.rename(finished)

@@ -44,7 +44,7 @@ KEPT: Mapping[str, Signal] = {
     )
 }
 MINUTE = 60
-# Readings are taken over spans of at least this many seconds: each costs processor time, and short ones tell little.
+# Readings are taken over spans of at least this many seconds: each costs processor time, and short ones show little.
 _SPAN = 28.0
 # Pages and statistics of one round are read within less of each other.
 _ROUND = 1.0
@@ -138,7 +138,7 @@ _BATCH = 1_000
 
 
 def put_incident(incident: Incident) -> Apply:
-    """Write an incident as it stands now; its id tells whether it is known."""
+    """Write an incident as it stands now; its id shows whether it is known."""
     row = row_of(incident)
     return lambda connection: upsert(connection, incidents, [row])
 

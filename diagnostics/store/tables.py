@@ -175,7 +175,7 @@ slo_events = Table(
     sqlite_with_rowid=False,
 )
 
-# What people did and told the service: `diagnostics.store.journal.JournalEntry`.
+# What people did and entered: `diagnostics.store.journal.JournalEntry`.
 journal = Table(
     "journal",
     metadata,

@@ -96,7 +96,7 @@ Value = Scalar | TextMessage | ListValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A name and its value; `end` is past the separator that may follow, `colon` tells of one before."""
+    """A name and its value; `end` is past the separator that may follow, `colon` says whether one came before."""
 
     name: str
     start: int

@@ -53,7 +53,7 @@ def longest_gap(tries: Sequence[float], since: float, until: float) -> float:
 
 
 def doubtful_openings(steps: Sequence[CounterStep]) -> list[CounterStep]:
-    """Return the first steps of epochs that were not counted from zero; none with too few other steps to tell."""
+    """Return the first steps of epochs that were not counted from zero; none with too few other steps to decide."""
     if not any(step.opens for step in steps):
         return []
     others = [step for step in steps if not step.opens]
@@ -84,8 +84,8 @@ def _requests(step: CounterStep) -> float:
     return step.values.get(Counter.SUCCESS, 0.0)
 
 
-# A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
-# behind one address: two that are read in turn jump at every second read, at random at every fourth.
+# A server whose counters jump back more often, and at more than one of so many reads, cannot be separated from several
+# servers behind one address: two that are read in turn jump at every second read, in random order at every fourth.
 MOST_JUMPS = 2
 READS_PER_JUMP = 8
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.

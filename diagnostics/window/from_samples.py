@@ -1,6 +1,6 @@
 """Which stored series are one server's: several Prometheis may hold the same server, and several servers one name.
 
-The labels that a scrape adds (`job`, `instance`, a pod's, a replica's) are told from Triton's own by what they do:
+The labels that a scrape adds (`job`, `instance`, a pod's, a replica's) are separated from Triton's own by what they do:
 where two series differ in nothing that Triton writes, what they differ in is how they came there.
 """
 
@@ -56,7 +56,7 @@ class ServerSeries:
     """One server's series from one scraper, without the labels that its scrape added.
 
     Attributes:
-        server: its `instance`; with what tells it from others where several servers share one.
+        server: its `instance`; with what separates it from others where several servers share one.
         series: (own labels, samples).
         copies: how many further times the same server is stored; those are not read.
 
@@ -257,7 +257,7 @@ def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> CounterPoint:
         size: Batches(pair.get(exported.BATCH_EXECUTIONS, 0.0), pair.get(exported.BATCH_SECONDS, 0.0))
         for size, pair in sizes.items()
     }
-    # Their sum is the execution count, by which resets are told.
+    # Their sum is the execution count, which shows resets.
     executions = sum(one.executions for one in batches.values())
     return CounterPoint(at=at, mono=at, values=Numbers({Counter.EXECUTIONS: executions}), batches=batches)
 
@@ -360,7 +360,7 @@ def _changed(part: SampledSeries) -> Iterator[float]:
 def _configuration(
     info: SampledSeries, parts: Iterable[SampledSeries], at: float
 ) -> tuple[ModelConfig, Sequence[Mapping[str, str]]]:
-    """Return what these series tell of a model at a Unix second, and the labels of its steps."""
+    """Return what these series say of a model at a Unix second, and the labels of its steps."""
     there = [part for part in parts if part.times[0] <= at <= part.times[-1]]
     by_name = {name: [part for part in there if part.labels.get(NAME) == name] for name in _PARTS}
     steps = [one.labels for one in by_name[exported.STEP_INFO]]

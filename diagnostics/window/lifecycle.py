@@ -1,8 +1,8 @@
 """What happened to a server's models: loads, reloads in place, new versions, failed loads, restarts, new settings.
 
 Each source shows it its own way: the statistics belong to the model object and start from zero with each load, the
-metrics go on through a reload in place; the index tells states and reasons at each read; the log tells exact times;
-the load duration changes on a successful load. Events that several sources show are told once, by the most exact.
+metrics go on through a reload in place; the index gives states and reasons at each read; the log gives exact times; the
+load duration changes on a successful load. Events that several sources show are reported once, by the most exact.
 Sources: Triton core, `model_lifecycle.cc`, `metric_model_reporter.cc`; server, `extension_model_repository.md`.
 """
 
@@ -162,7 +162,7 @@ def _from_index(server: ServerWindow, model: str) -> Iterator[ServerChange]:
 
 
 def _went_on(server: ServerWindow, change: ServerChange) -> bool:
-    """Return whether the version's own statistics tell of no load: they start from zero with each.
+    """Return whether the version's own statistics show no load: they start from zero with each.
 
     An index that left an entry out once, as a damaged one does, looks like an unload and a load.
     """

@@ -34,7 +34,7 @@ class LogKind(StrEnum):
 class LogEvent:
     """One event of a model. `at` is Unix seconds; `version` is empty where the line names none.
 
-    `zoned` tells whether it is certain from which time zone `at` is.
+    `zoned` says whether it is certain from which time zone `at` is.
     """
 
     at: float

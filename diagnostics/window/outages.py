@@ -1,8 +1,8 @@
 """When a model, or a server, could not be called: what the index, the log, the counters and failed reads show.
 
-Triton counts only requests that it accepts: those that meet a model that is not there are refused at once and leave
-no trace in any counter. What shows is the model's absence. The index tells its state at each read; the log tells when
-it was unloaded and loaded; statistics and metrics do not list what is not loaded; a server that is down answers none.
+Triton counts only requests that it accepts: those that meet a model that is not there are refused at once and leave no
+trace in any counter. What shows is the model's absence. The index gives its state at each read; the log says when it
+was unloaded and loaded; statistics and metrics do not list what is not loaded; a server that is down answers none.
 Sources: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`, `metric_model_reporter.cc`; all tried on
 2.51: the refusals begin with UNLOADING, while a Python model's processes may take seconds more to end.
 """
@@ -190,7 +190,7 @@ def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
 
 
 def _telling(entries: Sequence[IndexEntry]) -> IndexEntry:
-    """Return the entry that tells most of a model that is not ready."""
+    """Return the entry that says most of a model that is not ready."""
     return max(entries, key=lambda entry: (entry.reason not in ("", UNLOADED_REASON), entry.state == UNAVAILABLE))
 
 
@@ -222,7 +222,7 @@ def _tables(server: ServerWindow, model: str) -> list[CounterTable]:
 
 
 def _refined(one: Outage, events: Sequence[LogEvent]) -> Outage:
-    """Return the outage with the instants that the log tells: it was there up to the one, and from the other on."""
+    """Return the outage with the instants from the log: it was there up to the one, and from the other on."""
     gone = [e.at for e in events if e.kind is LogKind.UNLOADED and (one.after or one.since) <= e.at <= one.since]
     back = [e.at for e in events if e.kind is LogKind.LOADED and one.over and one.until <= e.at <= (one.before or 0.0)]
     failed = [e.reason for e in events if e.kind is LogKind.FAILED and one.may_hold(e.at, e.at) and e.reason]
@@ -370,7 +370,7 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     """Yield when no read of a server was answered: at several tries in a row, or for several rounds without a trace.
 
     A recorder that keeps no failed read leaves a hole, as one does that was away itself. Whether the server was down,
-    or nobody read, its clients tell, or what it had counted meanwhile where it did not restart.
+    or nobody read, follows from its clients, or from what it had counted meanwhile where it did not restart.
     """
     often = max(server.reads.values(), key=len)
     rounds = [later - sooner for (sooner, _), (later, _) in pairwise(often) if later > sooner]

@@ -1,4 +1,4 @@
-"""What tells that a server was restarted between two reads, or that several servers answer under one address."""
+"""What shows that a server was restarted between two reads, or that several servers answer under one address."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def restart_reported(
     index: Iterable[tuple[float, Sequence[IndexEntry]]],
     log: Iterable[LogEvent],
 ) -> bool:
-    """Return whether something tells that the server was restarted between two reads.
+    """Return whether something shows that the server was restarted between two reads.
 
     Args:
         reads: the two.
-        models: whose counters began again; the log must tell that each of them was loaded.
+        models: whose counters began again; the log must report that each of them was loaded.
         failed: Unix seconds of the reads that nobody answered.
         hosts: the samples of its machine, in time order.
         index: what it listed, by Unix seconds.
@@ -94,8 +94,8 @@ def several_servers_answer(
 
     Args:
         sources: all rows that a server has shown, by source.
-        begun_anew: whether something else tells why these rows begin at zero at a read, by its steady time: one model
-            was loaded, and its ensembles with it, or the server was restarted.
+        begun_anew: whether something else explains why these rows begin at zero at a read, by its steady time: one
+            model was loaded, and its ensembles with it, or the server was restarted.
 
     """
     rows = [{key: table for key, table in tables.items() if table.counts} for tables in sources]

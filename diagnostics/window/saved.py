@@ -2,7 +2,8 @@
 
 Two pages of one server are ordered by their counters, which never fall. The time between them is that of their names;
 else, for statistics, that of their last inferences; else that of the files, unless these were copied at once. Where
-none tells, only what does not depend on it can be known: the window is laid out twice, as short and as long as may be.
+none shows it, only what does not depend on it can be known: the window is laid out twice, as short and as long as may
+be.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEAST_APART = 1.0
 MOST_APART = 86_400.0
 # So many requests between two readings: the last one of each came within a tenth of the time between them.
 ENOUGH_REQUESTS = 30
-# Two ways to tell the time between two readings agree where they differ by no more than the second that a file's time
+# Two estimates of the time between two readings agree where they differ by no more than the second that a file's time
 # is rounded to, twice, or a fifth.
 _SECONDS_OFF, _SHARE_OFF = 2.0, 0.2
 # No server spends more request time a second than this many requests at once, nor less than a thousandth of one.
@@ -198,7 +199,7 @@ def _contradict(readings: Sequence[_Reading]) -> bool:
 def _fell(before: _Reading, after: _Reading) -> bool:
     """Return whether two readings are not one server's: other machines, no model in common, or some that count less.
 
-    Where all that is in common counts less, and names tell that it is later, the server was started again.
+    Where all that is in common counts less, and names say that it is later, the server was started again.
     """
     if _machines_differ(before.saved.body, after.saved.body):
         return True
@@ -208,7 +209,7 @@ def _fell(before: _Reading, after: _Reading) -> bool:
 
 
 def _machines_differ(before: bytes, after: bytes) -> bool:
-    """Return whether two pages tell of other GPUs, or of processors with another memory."""
+    """Return whether two pages name other GPUs, or processors with another memory."""
     for mark in _MACHINE:
         one, other = (frozenset(mark.findall(page)) for page in (before, after))
         if one and other and not one & other:
@@ -309,7 +310,7 @@ def _agree(written: Sequence[float], inferred: Sequence[float]) -> bool:
 
 
 def _inferences(ordered: Sequence[_Reading]) -> list[float] | None:
-    """Return the times of the last inference at each reading; None where requests are too few to tell when it was."""
+    """Return the times of the last inference at each reading; None where requests are too few to know when it was."""
     if any(reading.saved.kind is not BodyKind.STATISTICS for reading in ordered):
         return None
     enough = all(

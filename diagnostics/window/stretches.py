@@ -17,7 +17,7 @@ from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window, WindowBuilder
 from diagnostics.wire.records import BodyKind
 
-# What holds from when it was read on, and events that tell their own time.
+# What holds from when it was read on, and events that state their own time.
 _LASTING = frozenset({BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY, BodyKind.LOG})
 # Of no effect on how requests that come are scheduled and executed.
 _WITHOUT_EFFECT = ("version_policy", "model_warmup", "parameters.")

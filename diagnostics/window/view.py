@@ -37,7 +37,7 @@ from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 def longest_boot(samples: Sequence[HostSample]) -> list[HostSample]:
     """Return the longest run of samples, of one machine in time order, in which its processor time does not fall.
 
-    Of runs of one length the newest. A sample that does not tell its processor time belongs to the run around it.
+    Of runs of one length the newest. A sample without a processor time belongs to the run around it.
     """
     runs: list[list[HostSample]] = []
     most = 0.0
@@ -53,8 +53,8 @@ def longest_boot(samples: Sequence[HostSample]) -> list[HostSample]:
 def occupied(samples: Sequence[Gpu], pids: Collection[int]) -> int | None:
     """Return the GPU instance id of the part that the processes are on; None when nothing shows.
 
-    Without a process on any part it is told only where the card shows a single one, as it does in a container that was
-    given one. Processes on two parts are two servers, or one that cannot be spoken of as on one device.
+    Without a process on any part it is reported only where the card shows a single one, as it does in a container that
+    was given one. Processes on two parts are two servers, or one that cannot be described as on one device.
     """
     parts = [part for gpu in samples for part in gpu.parts]
     own = {part.instance for part in parts if not set(part.process_memory).isdisjoint(pids)}
@@ -104,8 +104,8 @@ NO_TRACES = Traces()
 
 # Times that are the same are not always so to the last digit.
 _SLACK = 1e-6
-# Clocks of recorders tell milliseconds: times that are all whole seconds were cut to them. A tenth of the time
-# between two reads is what a rate from one read to the next may be off.
+# Clocks of recorders have milliseconds: times that are all whole seconds were cut to them. A tenth of the time between
+# two reads is what a rate from one read to the next may be off.
 MILLISECOND = 1e-3
 COARSE_SECONDS = 1.0
 _TICKS_PER_READ = 10.0
@@ -225,7 +225,7 @@ class ModelView:
         return bool(gaps) and max(gaps) > MOST_MISSED_ROUNDS * median(gaps)
 
     def ticks_coarsely(self, source: str) -> bool:
-        """Return whether reads were filed under times too coarse to tell how long it was from one to the next.
+        """Return whether reads were filed under times too coarse to know how long it was from one to the next.
 
         Then all times are multiples of a tick of a second or more, which the time between reads does not exceed ten
         times, and the times between reads differ: cut times of a steady rhythm do, a rhythm in whole seconds does not.

@@ -174,7 +174,7 @@ class ServerWindow:
         return self._keys_by_model().get(model, ())
 
     def _keys_by_model(self) -> Mapping[str, list[ModelKey]]:
-        # Every reading of every model asks; a table that is there stays, so that their numbers tell of new ones.
+        # Every reading of every model asks; a table that is there stays, so that their numbers show new ones.
         have = (len(self.tables[STATISTICS]), len(self.tables[METRICS]))
         if have != self._keys_of:
             self._keys, self._keys_of = {}, have
@@ -276,7 +276,7 @@ class ServerWindow:
         self._configure_from_files()
 
     def _begun_anew(self, mono: float, rows: Collection[ModelKey]) -> bool:
-        """Return whether something else tells why these rows begin at zero at the read of a steady time."""
+        """Return whether something else explains why these rows begin at zero at the read of a steady time."""
         return self._loaded_together(rows) or any(
             restart_reported(
                 Between(since, at),

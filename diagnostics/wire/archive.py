@@ -255,7 +255,7 @@ def files(
     """Yield (path inside, content) of each wanted regular file; links and devices are passed over.
 
     Args:
-        path: a folder or an archive, told apart by content.
+        path: a folder or an archive, recognised by content.
         wanted: whether the file at a path inside is to be read.
         most: bytes of the largest of these; `MAX_BODY_BYTES` by default.
         depth: how many folders below a folder are looked into; None for all.
@@ -441,7 +441,7 @@ def is_archive(path: Path) -> bool:
 
 
 def _starts_a_tar(packed: bytes) -> bool:
-    """Return whether the first bytes of what gzip packed are a tar's, or too damaged to tell."""
+    """Return whether the first bytes of what gzip packed are a tar's, or too damaged to know."""
     try:
         start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, BLOCK)
     except zlib.error:

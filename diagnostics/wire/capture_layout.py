@@ -163,7 +163,7 @@ class Places:
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        # The newest body of each part without a time of its own: what was changed and put back is told twice.
+        # The newest body of each part without a time of its own: what was changed and put back is reported twice.
         self._newest: dict[str, bytes] = {}
 
     def __len__(self) -> int:

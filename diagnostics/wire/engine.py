@@ -23,7 +23,7 @@ from diagnostics.wire.servers.kind import ServerKind
 class EngineSample:
     """One read of an engine's state: its last iteration at that moment. None is what was not said.
 
-    A page may also tell what these follow from: `queued` (requests waiting that it does not hold yet), `most_active`
+    A page may also give what these follow from: `queued` (requests waiting that it does not hold yet), `most_active`
     (requests that it can hold), `kv_share` (of `kv_blocks`, 0 to 1), `kv_tokens` or `kv_pages` and `page_tokens` (size
     of the KV cache), `prefix_misses`.
 
@@ -149,7 +149,7 @@ _NOWHERE = EnginePlaces({}, {})
 
 
 def engine_places(layout: SeriesLayout, model: str, version: str | None) -> EnginePlaces:
-    """Return where a page tells of a model's engine; `version` None takes any version."""
+    """Return where a page describes a model's engine; `version` None takes any version."""
     found = (_places(kind, layout, model, version) for kind in kinds_of(layout))
     return next((places for places in found if places.slots), _NOWHERE)
 
@@ -196,7 +196,7 @@ def _is_of(labels: Mapping[str, str], model: str, version: str | None) -> bool:
 
 
 def limits_behind(snapshot: Snapshot, model: str) -> Mapping[str, float]:
-    """Return the limits of each engine of a model that a server in front of them tells: meaning -> number."""
+    """Return the limits of each engine of a model that a server in front of them states: meaning -> number."""
     return {
         meaning: snapshot.values[slot]
         for kind in kinds_of(snapshot.layout)
@@ -264,7 +264,7 @@ def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSa
 
 
 def _complete_capacity(known: dict[str, float]) -> None:
-    """Complete the size of the KV cache, which a server's configuration tells in tokens or pages: `*_config_info`."""
+    """Complete the size of the KV cache, which a server's configuration gives in tokens or pages: `*_config_info`."""
     tokens, pages, each = (known.pop(name, None) for name in ("kv_tokens", "kv_pages", "page_tokens"))
     if tokens is None and pages and each:
         tokens = pages * each

@@ -138,7 +138,7 @@ def config_of(
     parameters: Sequence[Labels],
     steps: Sequence[Labels],
 ) -> ModelConfig:
-    """Return the configuration that these series tell of; labels that are absent have the protocol's defaults.
+    """Return the configuration in these series; labels that are absent have the protocol's defaults.
 
     Args:
         info: labels of the model's `CONFIG_INFO`.
@@ -296,7 +296,7 @@ def process_values(server: str, sample: HostSample) -> Iterator[tuple[Exported, 
 
 
 def sample_of(at: float, readings: Sequence[Reading]) -> HostSample:
-    """Return the sample of Unix second `at` that these series (labels, values) tell of; what they lack is None."""
+    """Return the sample of Unix second `at` in these series (labels, values); what they lack is None."""
     numbers: dict[str, float] = {}
     processes: dict[tuple[int, str, str], dict[str, float]] = {}
     for labels, value in readings:

@@ -1,4 +1,4 @@
-"""A machine as node_exporter's series tell of it: its processors, memory, what waits for processors and disks (PSI).
+"""A machine in node_exporter's series: its processors, memory, what waits for processors and disks (PSI).
 
 Of its processors' time only what they idle is read: that is two series for each, not ten. The rest they worked.
 """
@@ -38,7 +38,7 @@ class NodeProcessors:
 
 
 def machine_of(at: float, values: Mapping[str, float], processors: NodeProcessors | None = None) -> HostSample:
-    """Return the sample of Unix second `at` that these values by family tell of; what they lack is None."""
+    """Return the sample of Unix second `at` in these values by family; what they lack is None."""
     total = None if processors is None else processors.cores * processors.up_seconds
     return HostSample(
         at=at,

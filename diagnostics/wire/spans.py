@@ -1,4 +1,4 @@
-"""Spans of traces, whatever carried them, and the words that they are told in."""
+"""Spans of traces, whatever carried them, and the words for them."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def read_spans(body: bytes, take: Take, until: float | None = None) -> int:
     `until` is when the body was read, Unix seconds: Triton's own files count from the host's boot, so their newest
     instant is taken to be then.
 
-    Told apart by content: gzip, JSON (`{` an OTLP request in either spelling of its keys, `[` Triton's own file),
+    Recognised by content: gzip, JSON (`{` an OTLP request in either spelling of its keys, `[` Triton's own file),
     protobuf.
 
     Raises:

@@ -59,7 +59,7 @@ def _read(answer: BaseHTTPResponse, until: float) -> bytes:
 
 
 def _whole(answer: BaseHTTPResponse, body: bytes) -> HTTPResponse:
-    """Return an answer that was read, without what told how its body was sent.
+    """Return an answer that was read, without the headers that said how its body was sent.
 
     Libraries ask the raw answer for its version and its headers too.
     """

@@ -1,4 +1,4 @@
-"""What a webhook is told, and how it knows that we said it: Standard Webhooks (standardwebhooks.com), version 1."""
+"""What is sent to a webhook, and how it knows that we said it: Standard Webhooks (standardwebhooks.com), version 1."""
 
 from __future__ import annotations
 

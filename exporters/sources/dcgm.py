@@ -19,7 +19,7 @@ class DcgmPage:
     """Reads one exporter's page a round. A read that fails is a scrape with its reason.
 
     Attributes:
-        name: tells this source from the servers.
+        name: separates this source from the servers.
 
     """
 

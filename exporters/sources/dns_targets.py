@@ -78,7 +78,7 @@ class DnsTargets:
         except resolver.NXDOMAIN:
             return
         except exception.DNSException as error:
-            # Of several servers that fail it tells each on a line of its own.
+            # Of several servers that fail it reports each on a line of its own.
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise CollectError(f"cannot be looked up: {reason}", where=safe(name)) from None
         for one in answer:

@@ -143,8 +143,8 @@ class HttpAnswer(NamedTuple):
 class HttpReader:
     """Reads URLs with one set of options; it may be used from several threads.
 
-    Each read has a connection of its own: one kept open would hold up a Triton that is told to stop, and
-    would fail once after the server had dropped it.
+    Each read has a connection of its own: one kept open would hold up a Triton that is shutting down, and would fail
+    once after the server had dropped it.
 
     """
 

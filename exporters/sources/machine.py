@@ -14,7 +14,7 @@ class Machine:
     """Samples the host and its GPUs while at least one of `servers` runs here.
 
     Attributes:
-        name: tells this source from the servers.
+        name: separates this source from the servers.
         local: names of the servers that run here.
         whole: whether all of them do. A sample of the GPUs names no server: read where some run elsewhere, it would
             stand for their GPUs too.

@@ -35,7 +35,7 @@ class QueryBudget:
         self._due: dict[str, float] = {}
 
     def at_once(self, key: str) -> None:
-        """Make the query due: something happened that it tells of."""
+        """Make the query due: something happened that it would show."""
         self._due.pop(key, None)
 
     def spend(self, key: str, call: Callable[[], T]) -> T | None:
@@ -268,7 +268,7 @@ _MOST_XIDS = 16
 
 
 class NvmlDevice:
-    """One GPU. Keeps what does not change, and one GPM sample: GPM tells what happened between two.
+    """One GPU. Keeps what does not change, and one GPM sample: GPM reports what happened between two.
 
     Every answer that is withheld is None, with its reason in the sample's `errors`, by the key of the answer. What is
     None without a reason was not asked this time: it is dear, and rests.
@@ -398,7 +398,7 @@ class NvmlDevice:
         return {"processes": None, "process_utilization": None, "gpm": None, "mig_instances": sampled}
 
     def _xids(self) -> list[int] | None:
-        """Return the codes of the errors since the last sample; None where the driver does not tell."""
+        """Return the codes of the errors since the last sample; None where the driver does not report them."""
         if self._events is None or "xids" in self._questions.errors:
             return None
         found: list[int] = []

@@ -151,7 +151,7 @@ class DeadlineExecutor(Generic[K, V]):
 
     def _work(self, key: K, read: Callable[[], V], inbox: Inbox[K, V]) -> None:
         outcome = _settle(read)
-        # Free before it is told: the next round may begin at once.
+        # Free before it is announced: the next round may begin at once.
         with self._lock:
             self._busy.discard(key)
         inbox.put((key, outcome))

@@ -123,7 +123,7 @@ def _newest(series: Sequence[SampledSeries]) -> tuple[float, int]:
     return max(one.times[-1] for one in series), max(len(one.times) for one in series)
 
 
-# Fewer scrapes tell little of what changes within a window: where they are rare, the window is longer.
+# Fewer scrapes show little of what changes within a window: where they are rare, the window is longer.
 USUAL_SECONDS, LONGEST_SECONDS = 300.0, 3600.0
 FEWEST_SCRAPES = 20
 # A server without samples for so many scrapes is not there any more.
@@ -140,8 +140,8 @@ class StoredWindow:
 
     Attributes:
         records: what was read, in time order.
-        servers: the servers that it tells of.
-        blind_spots: what it does not tell.
+        servers: the servers that it covers.
+        blind_spots: what it does not show.
 
     """
 
@@ -157,7 +157,7 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
         api: the store.
         end: the last moment to look at.
         seconds: how long to look back; None is five minutes, or as long as twenty scrapes take.
-        tell: told how long that is where it is not five minutes.
+        tell: called with how long that is where it is not five minutes.
         configured: whether configurations come from elsewhere.
 
     Raises:

@@ -142,7 +142,7 @@ class PrometheusApi:
             address: where the store is; its credentials win over those of `options`.
             options: how it is reached; a timeout that nobody chose is 30 seconds.
             patience: for how many timeouts, from now on, all questions together are asked.
-            tell: told what is waited for where an answer takes long.
+            tell: called with what is waited for where an answer takes long.
             less: the options by which whoever asks asks for less.
 
         """
@@ -163,7 +163,7 @@ class PrometheusApi:
         return other
 
     def tell(self, text: str) -> None:
-        """Tell whoever waits."""
+        """Wake whoever waits."""
         if self._tell is not None:
             self._tell(text)
 
@@ -216,7 +216,7 @@ class PrometheusApi:
 
     @contextmanager
     def _reported(self, question: str) -> Iterator[HttpReader]:
-        """Give a reader for one question; what goes wrong with it is told as this store's."""
+        """Give a reader for one question; what goes wrong with it is reported as this store's."""
         where, left = str(self.address), self.left
         if left <= 0:
             raise self._over(question)

@@ -105,7 +105,7 @@ class SampleReader:
         return [SampleQuery(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:])]
 
     def _servers(self, matchers: Sequence[str], part: SampleQuery) -> tuple[str, ...]:
-        """Return the servers that a part is of; none where the store does not tell."""
+        """Return the servers that a part is of; none where the store does not say."""
         selector = self.api.address.selector(*matchers)
         try:
             return self.api.label_values(self.label, selector, part.start, part.end)

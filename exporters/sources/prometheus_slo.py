@@ -27,9 +27,9 @@ _SLACK = 1.01
 def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Span]:
     """Return when an expression had samples in [start, end], Unix seconds, in order and apart; empty where it had none.
 
-    The beginning is told to seconds or 1/250,000 of the time, an end and gaps to the minute within the last hour
-    (what was no target any more lasts for five minutes after its last sample where the store was not told so), else to
-    1/500 of the time.
+    The beginning is known to seconds or 1/250,000 of the time, an end and gaps to the minute within the last hour (what
+    was no target any more lasts for five minutes after its last sample where the store was not notified), else to 1/500
+    of the time.
 
     Raises:
         CollectError: the store does not answer.
@@ -67,7 +67,7 @@ def _sooner(api: PrometheusApi, expr: str, found: float, step: float) -> float:
 
 SOURCE = "Prometheus"
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
-# The label that tells the parts of an answer apart: a window is one question, however much is asked of it.
+# The label that separates the parts of an answer: a window is one question, however much is asked of it.
 _PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK, _SERIES = "part", "total", "bad", "low", "high", "took", "series"
 _NO_SERIES = "whether its query for bad events is right: the store has no series for it, which is taken as none bad"
 _NO_CAUSES = "what took the budget; let diag serve count the objective, and the store scrape it"
@@ -101,7 +101,7 @@ class StoredEvents:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the store could not tell, as far as it was asked."""
+        """What the store could not answer, as far as it was asked."""
         requested = isinstance(self.slo.sli, Promql) and self.slo.sli.bad is not None
         counted = any(one.tally.total > 0 for one in self._known.values())
         return (*self._gaps, *([_NO_SERIES] if requested and counted and not self._bad_seen else []))
@@ -239,7 +239,7 @@ class StoredEvents:
             failed = self._triton(names.REQUEST_FAILURE, sli, window, end, f'{names.REASON}!="{names.CANCELED}"')
             if failed is None:
                 return NOTHING
-            # An ensemble counts a failed request twice, and only its configuration tells that it is one.
+            # An ensemble counts a failed request twice, and only its configuration shows that it is one.
             return Tally(total=done + failed, bad=failed / 2, low=failed / 2, high=failed, source=SOURCE)
         seconds = (self._triton(names.REQUEST_DURATION, sli, window, end) or 0.0) * _MICROSECOND
         certain = from_averages([Batch(end, done, seconds)] if done > 0 else [], sli.seconds or 1.0, whole=_whole(sli))

@@ -47,7 +47,7 @@ def repository_scrapes(root: Path, servers: Sequence[str]) -> Iterator[Scrape]:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    """Return the files that tell something, by their path below `root`; those of versions need not exist."""
+    """Return the files that are of use, by their path below `root`; those of versions need not exist."""
     if not root.is_dir():
         raise CollectError("is no folder" if root.exists() else "does not exist", where=str(root))
     files = sorted({path for pattern in _PATTERNS for path in root.glob(pattern) if path.is_file()})

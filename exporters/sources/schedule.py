@@ -101,7 +101,7 @@ def collect(
         seconds: the last round begins at most this long after the first; None for no end.
         stop: asked several times a second; once true, no more is read and rounds under way are left.
         clock: the time.
-        left: told the name of each source whose last round is left under way, `PATIENCE` after it was due.
+        left: called with the name of each source whose last round is left under way, `PATIENCE` after it was due.
 
     """
     clock = clock or SystemClock()

@@ -32,7 +32,7 @@ class FoundTarget:
 
     Attributes:
         url: any of its endpoints, without credentials.
-        place: `host:port` of it, which tells it from others.
+        place: `host:port` of it, which identifies it.
         labels: what the source knows of it. Names that begin with `__` are for use within Prometheus.
         found_in: the file, URL or name that lists it.
 
@@ -46,7 +46,7 @@ class FoundTarget:
 
 @dataclass(slots=True)
 class TargetList:
-    """What a source names now. `refused` tells of at most `MOST_NAMED` entries why; `refused_count` counts all."""
+    """What a source names now. `refused` explains at most `MOST_NAMED` entries; `refused_count` counts all."""
 
     targets: list[FoundTarget] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)

@@ -158,7 +158,7 @@ class TritonServer:
     def _changed(self, scrapes: Sequence[Scrape]) -> list[Scrape]:
         """Return the configurations that differ from those read last, of as many models as this round may ask for.
 
-        A read that fails tells nothing here: the round's other reads of the same port fail with it.
+        A read that fails means nothing here: the round's other reads of the same port fail with it.
         """
         if self.api is None or self._away:
             return []

@@ -25,7 +25,7 @@ from diagnostics.lint.engines import ranks
 from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
-# Which repository a container serves is told by nothing but there being one, so this is likely, not sure.
+# Which repository a container serves follows only from there being one, so this is likely, not sure.
 RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 

@@ -78,7 +78,7 @@ def _writers(models: Iterable[ModelFolder]) -> Mapping[tuple[str, str | None], l
 
 
 def _feeding(engine: ModelFolder, writers: Mapping[tuple[str, str | None], list[str]]) -> list[str]:
-    """Return the models that write at least two inputs that an engine needs, of names that tell something."""
+    """Return the models that write at least two inputs that an engine needs, where their names are specific."""
     inputs = tensors(engine.config, "input") or () if engine.config else ()
     needed = [one for one in inputs if one.optional is False and _telling(one)]
     counts = Counter(name for one in needed for name in writers.get((_name(one), one.data_type), ()))

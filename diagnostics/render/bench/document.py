@@ -37,7 +37,7 @@ def bench_document(report: BenchReport, measure: str = "mean") -> Document:
 
 
 def _target(report: BenchReport, target: TargetResult, before: TargetResult | None) -> Iterator[Block]:
-    """Yield what is told of a target; what is the same of the one before it is not told again."""
+    """Yield the lines about a target; what is the same as for the one before it is not repeated."""
     yield Heading(text=phrases.title(report, target), colour="cyan")
     method = phrases.method(report) if before is None else ""
     workload = phrases.workload(target) if before is None or before.workload != target.workload else ""

@@ -18,7 +18,7 @@ TONES = ("compute", "queue")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """A measured point; `low` and `high` are the ends of its latency's interval, `told` says it in words."""
+    """A measured point; `low` and `high` are the ends of its latency's interval, `told` states it in words."""
 
     x: float
     y: float

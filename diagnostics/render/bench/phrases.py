@@ -109,12 +109,12 @@ def workload(target: TargetResult) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointDiagnosis:
-    """What is told of a load's diagnosis.
+    """What is shown of a load's diagnosis.
 
     Attributes:
         load: the load.
         stated: what was diagnosed, and in how many blocks.
-        more: the cause in a sentence, and what to do; empty where there is no more to tell.
+        more: the cause in a sentence, and what to do; empty where there is no more to say.
         new: whether no lower load was diagnosed as the same.
 
     """
@@ -142,7 +142,7 @@ def diagnoses(target: TargetResult) -> Iterator[PointDiagnosis]:
 
 
 def _stated(what: str, of: str, why: str) -> str:
-    """Return a cause or a verdict in words; `why` tells of a verdict."""
+    """Return a cause or a verdict in words; `why` explains a verdict."""
     if what == "idle":
         return f"not judged{of}: {why}; give a longer --duration"
     return f"{what}{of}: {why}" if why and what != "healthy" else f"{what}{of}"
@@ -203,7 +203,7 @@ def goodput_text(report: BenchReport, target: TargetResult) -> str:
 
 
 def _unseen(report: BenchReport, target: TargetResult) -> str:
-    """Return why nothing can be told of the limits, and what to do about it."""
+    """Return why the limits cannot be judged, and what to do about it."""
     blocks = [block for point in target.points for block in point.blocks if block.requests]
     if not blocks:
         return "as no request was measured"

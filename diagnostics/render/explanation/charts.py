@@ -26,7 +26,7 @@ _FEWEST_STRETCHES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened: at `x` of the chart, told in words with its time."""
+    """Something that happened: at `x` of the chart, in words with its time."""
 
     x: float
     kind: str

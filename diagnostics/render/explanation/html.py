@@ -87,7 +87,7 @@ class Drawn:
 class FindingView:
     """A finding with what is shown beside it: its number, its cause's, its runbook, the entry's mean without it.
 
-    `beside` tells how its patch stands to an earlier one; empty where it is the only one.
+    `beside` says how its patch relates to an earlier one; empty where it is the only one.
     """
 
     finding: Finding

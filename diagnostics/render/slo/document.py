@@ -130,7 +130,7 @@ def alerts(report: SloReport) -> Iterator[str]:
 
 
 def shares(parts: Sequence[float]) -> list[str]:
-    """Return shares that add up to 1 as whole percents that add up to 100; what is less than one is told as that.
+    """Return shares that add up to 1 as whole percents that add up to 100; less than one is shown as such.
 
     The largest remainders are rounded up (Hamilton's method).
     """
@@ -162,7 +162,7 @@ def spent(report: SloReport) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def gaps(report: SloReport) -> Iterator[str]:
-    """Yield what is not known, and what would tell it."""
+    """Yield what is not known, and what would show it."""
     if not report.tally.counted and AVERAGES in report.tally.source.split(" and "):
         yield "how many were late; Triton 24.11 and later counts with --metrics-config histogram_latencies=true"
     yield from report.gaps

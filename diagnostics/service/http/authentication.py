@@ -199,7 +199,7 @@ class Authentication:
 
     def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> AuthOutcome | _Comparison:
         user, password = _pair(value)
-        # An unknown name's password is compared too, so that the time tells nothing of which names there are.
+        # An unknown name's password is compared too, so that the time does not reveal which names there are.
         dearest = max(users.values(), key=_cost)
         hashed = users.get(user, dearest)
         digest = self._verdicts.digest(user, hashed, password)

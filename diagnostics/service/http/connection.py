@@ -101,7 +101,7 @@ class ConnectionLimiter(socket.socket):
         super().close()
 
     def _tell(self, error: OSError) -> None:
-        """Tell that there is no room; asyncio only once, as it pauses for that but first asks again a hundred times."""
+        """Log that there is no room; asyncio only once, as it pauses for that but first asks again a hundred times."""
         self._metrics.faults.failed(_WHAT, reason_of(error), FaultPart.HTTP)
         if time.monotonic() - self._exhausted < _RETRIED_AFTER:
             raise BlockingIOError from error

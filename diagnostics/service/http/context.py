@@ -28,7 +28,7 @@ class WebContext:
         clock: Unix seconds.
         intake: takes spans; None where none are received.
         objectives: counts what objectives are about; None where there are none.
-        attention: what people told the service.
+        attention: what people entered.
         fleet: how all deployments stand; None for those of this process alone.
 
     """

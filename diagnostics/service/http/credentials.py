@@ -247,7 +247,7 @@ class Credentials:
         return bool(self.config.users or self.token or self.config.certificates_required)
 
     def refresh(self) -> None:
-        """Take up changed files. Those that cannot be used are told of once, and the old contents stay."""
+        """Take up changed files. Those that cannot be used are logged once, and the old contents stay."""
         stamp = self._stamped()
         if stamp == self._stamp:
             return

@@ -135,7 +135,7 @@ class Guard:
         peers: Peers[socket.socket],
         routes: str = "",
     ) -> None:
-        """`routes` is what all paths begin with; empty for nothing. `peers` are told who was admitted."""
+        """`routes` is what all paths begin with; empty for nothing. `peers` are notified of who was admitted."""
         self._app, self._hosts, self._authentication = app, hosts, authentication
         self._max_body, self._metrics, self._peers = max_body, metrics, peers
         self._open = frozenset(f"{routes}{path}" for path in OPEN_PATHS)

@@ -1,4 +1,4 @@
-"""Follows the board for all who wait: one thread, however many ask to be told of news."""
+"""Follows the board for all who wait: one thread, however many wait for news."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Follow = Callable[[LiveState], None]
 
 
 class Live:
-    """Tells of changes of the board at most once in `PAUSE` seconds.
+    """Reports changes of the board at most once in `PAUSE` seconds.
 
     Attributes:
-        state: the newest that was told of.
+        state: the newest that was reported.
         ended: whether the service is going away; nobody waits any more.
         waiting: how many wait for news right now.
 
@@ -34,7 +34,7 @@ class Live:
 
         Args:
             board: what is followed.
-            followers: called with each new state after those who wait were told of it.
+            followers: called with each new state after those who wait have it.
             ticks: called at least every other second, whether or not anything changed.
 
         """

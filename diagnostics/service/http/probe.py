@@ -144,7 +144,7 @@ def _rounds(server: TritonServer, until: float, stopped: threading.Event) -> lis
 log = logging.getLogger(__name__)
 MODULES = ("explain",)
 MOST_AT_ONCE = 4
-# Of Prometheus' own deadline, what sending and parsing may take; and what is taken for a deadline where none is told.
+# Of Prometheus' own deadline, what sending and parsing may take; and what is taken for a deadline where none is stated.
 _MARGIN = 0.5
 _DEADLINE, _LONGEST = 10.0, 60.0
 
@@ -173,7 +173,7 @@ def router(probes: Probes) -> APIRouter:
 
 
 def seconds_left(header: str) -> float:
-    """Return how long a probe may take, of the header in which Prometheus tells its deadline."""
+    """Return how long a probe may take, of the header in which Prometheus states its deadline."""
     try:
         deadline = float(header)
     except ValueError:

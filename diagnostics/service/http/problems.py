@@ -69,7 +69,7 @@ class RefuseNul:
 
 
 def _detail(request: Request, error: HTTPException) -> str:
-    """Return what is said of an error: a framework's own words for what has no route tell nobody what to do."""
+    """Return the text of an error: a framework's own words for a missing route do not help."""
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         taken = _headers(error).get("Allow", "another method")
         return f"{request.url.path[:200]} does not take {request.method}; it takes {taken}"

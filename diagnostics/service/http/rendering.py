@@ -42,7 +42,7 @@ class Output(StrEnum):
 def rendered(explanation: Explanation, output: Output, *, colour: bool = False) -> Response:
     """Return the explanation as an answer; `brief` has about 40 lines, `colour` gives it those of a terminal.
 
-    Its headers tell the same in each form: whoever prints a text need not ask again what it says.
+    Its headers say the same in each form: whoever prints a text need not ask again what it says.
     """
     answer = _written(explanation, output, _coloured if colour else plain)
     for name, value in zip(HEADERS, _heads(explanation), strict=True):

@@ -135,6 +135,6 @@ class WebServer:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio could not do, but for what the faults tell for as long as it lasts."""
+    """Log what asyncio could not do, except for what the faults report for as long as it lasts."""
     if getattr(context.get("exception"), "errno", None) not in EXHAUSTED:
         loop.default_exception_handler(context)

@@ -1,4 +1,4 @@
-"""What people tell the service: who knows of an incident, when work is planned, what happened elsewhere.
+"""What people enter: who knows of an incident, when work is planned, what happened elsewhere.
 
 Users read; those of `web.operators` write. Where no credential is configured, only clients on loopback may.
 """

@@ -1,1 +1,1 @@
-"""Tells Alertmanagers and webhooks of incidents, and forgets nothing that was not taken."""
+"""Notifies Alertmanagers and webhooks of incidents, and forgets nothing that was not delivered."""

@@ -19,7 +19,7 @@ from exporters.sinks.links import Links
 
 # How long Prometheus repeats that an alert has ended: an Alertmanager that restarts meanwhile has forgotten it.
 REPEATED_FOR = 15 * 60.0
-# How long Alertmanager remembers whom it notified: later it would tell nobody of the end.
+# How long Alertmanager remembers whom it notified: later it would notify nobody of the end.
 FORGOTTEN_AFTER = 120 * 3600.0
 MOST_ENDED = 10_000
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ _LABELS = ("alertname", "deployment", "server", "model", "version", "gpu", "ense
 def log_alert(receiver: str, alert: IncidentAlert, *, refused: str = "", dropped: str = "") -> None:
     """Log an alert's first delivery, or why there is none; repetitions are not logged.
 
-    Of a request that Alertmanager refused it keeps the valid alerts, and does not tell which.
+    Of a request that Alertmanager refused it keeps the valid alerts, and does not say which.
     """
     labels = {name: alert.labels.get(name) for name in _LABELS}
     status = "firing" if alert.ended is None else "resolved"

@@ -1,4 +1,4 @@
-"""What senders do: repeat alerts to an Alertmanager, send messages to one receiver, save what is left to tell."""
+"""What senders do: repeat alerts to an Alertmanager, send messages to one receiver, save what is left to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a webhook or a chat channel was told, and what it is still to be told."""
+"""What was sent to a webhook or a chat channel, and what is still to be sent."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Compose = Callable[[IncidentEvent, Incident, Explanation | None], Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationFilter:
-    """Which incidents a receiver is told of.
+    """Which incidents a receiver is notified of.
 
     Attributes:
         least: incidents that were never as severe are left out.
         deployments: the deployments that count; empty for all.
-        events: what is told of an incident.
+        events: what is sent of an incident.
         consequences: whether incidents that another one causes count.
 
     """
@@ -63,7 +63,7 @@ EVERYTHING = NotificationFilter()
 
 
 class MessageBook:
-    """Compares what a webhook knows with what is so, so that nothing is told twice or never. For any thread."""
+    """Compares what a webhook knows with what is so, so that nothing is sent twice or never. For any thread."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class MessageBook:
         self._compose, self._receiver, self._chosen, self._clock = compose, receiver, chosen, clock
         self._lock = threading.Lock()
         self._waiting: deque[WebhookMessage] = deque()
-        # By id: the severity that was told, and the message that tells the end if nobody else can.
+        # By id: the severity that was sent, and the message that states the end if nobody else can.
         self._known: dict[str, tuple[str, Json]] = {}
         self._version = self._saved = 0
         self.dropped = 0
 
     def consume(self, evaluation: Evaluation) -> bool:
-        """Take up what a verdict changes; return whether there is something new to tell."""
+        """Take up what a verdict changes; return whether there is something new to send."""
         with self._lock:
             version = self._version
             for change in evaluation.changes:
@@ -90,9 +90,9 @@ class MessageBook:
             return version != self._version
 
     def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
-        """Tell what happened while nobody could: incidents that are open and unknown, or known and not open.
+        """Send what happened while nobody could: incidents that are open and unknown, or known and not open.
 
-        Those whose ids are in `ending` are about to end: of them nothing else is told.
+        Those whose ids are in `ending` are about to end: nothing else is sent about them.
         """
         with self._lock:
             found = {one.id: one for one in incidents}

@@ -1,4 +1,4 @@
-"""From settings to receivers: who is told, and how; one part of the daemon, one consumer of verdicts."""
+"""From settings to receivers: who is notified, and how; one part of the daemon, one consumer of verdicts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Channel:
         _load(book, outbox, name)
 
     def add(self, receiver: str, work: Work, longest_pause: float) -> None:
-        """Let a receiver be told of the book."""
+        """Let a receiver be notified from the book."""
         sender = DeliveryThread(
             receiver,
             work,
@@ -105,7 +105,7 @@ class Channel:
         self.senders.append(sender)
 
     def posts(self, poster: Poster) -> Posts:
-        """Return a poster that is seen, and that waits until what it tells is remembered."""
+        """Return a poster that is seen, and that waits until what it sends is remembered."""
         return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
 
     def sends(self, receiver: str, service: AppriseService, draw: Draw | None = None) -> Send:
@@ -142,12 +142,12 @@ class Channel:
             sender.nudge()
 
     def start(self) -> None:
-        """Begin to save and to tell."""
+        """Begin to save and to send."""
         for sender in (self._saving, *self.senders):
             sender.start()
 
     def stop(self, deadline: float) -> None:
-        """Tell what can be told until `deadline`, steady seconds, and save the rest."""
+        """Send what can be sent until `deadline`, steady seconds, and save the rest."""
         for sender in self.senders:
             sender.stop(max(0.0, deadline - time.monotonic()))
         self._saving.stop(PATIENCE)
@@ -190,10 +190,10 @@ class Notifier:
         audible: Callable[[Evaluation], Evaluation] = lambda evaluation: evaluation,
         draw: Draw | None = None,
     ) -> None:
-        """Read what an earlier run left to tell; nothing is sent before `start`.
+        """Read what an earlier run left to send; nothing is sent before `start`.
 
         Args:
-            settings: who is told.
+            settings: who is notified.
             metrics: counts deliveries.
             outbox: keeps over a restart what was not taken.
             first_pause: seconds after a first failure.
@@ -248,12 +248,12 @@ class Notifier:
                 channel.tell()
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Begin to send."""
         for channel in self._channels:
             channel.start()
 
     def stop(self) -> None:
-        """Tell what can be told soon, and save the rest."""
+        """Send what can be sent soon, and save the rest."""
         deadline = time.monotonic() + PATIENCE
         for channel in self._channels:
             channel.stop(deadline)

@@ -1,7 +1,7 @@
 """A span of each message that is posted, by OpenTelemetry's semantic conventions for HTTP clients.
 
-Source: https://opentelemetry.io/docs/specs/semconv/http/http-spans/. Of the URL only the server is told, as the
-rest may be a secret.
+Source: https://opentelemetry.io/docs/specs/semconv/http/http-spans/. Of the URL only the server is shown, as the rest
+may be a secret.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TracedPoster:
             return status
 
 
-# A memory that takes longer is in trouble, and must not keep anyone from being told.
+# A memory that takes longer is in trouble, and must not delay a notification.
 PATIENCE_TO_SETTLE = 2.0
 # Waits until all that was taken so far is remembered; at most so many seconds.
 Settle = Callable[[float], None]
@@ -120,10 +120,10 @@ class DeliveryThread:
         Args:
             name: for logs.
             work: what to deliver.
-            count: told the outcome of each attempt: `ok` or `failed`.
+            count: called with the outcome of each attempt: `ok` or `failed`.
             longest_pause: seconds between attempts, at most, however often it failed.
             first_pause: seconds after the first failure; doubled with each further one.
-            faults: told that the receiver fails, with the reason, and that it works again.
+            faults: called when the receiver fails, with the reason, and when it works again.
 
         """
         self.name, self._work, self._count = name, work, count
@@ -139,7 +139,7 @@ class DeliveryThread:
         self._thread.start()
 
     def nudge(self) -> None:
-        """Tell that there may be new work; returns at once."""
+        """Announce that there may be new work; returns at once."""
         with self._changed:
             self._changed.notify()
 

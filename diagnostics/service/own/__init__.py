@@ -1,1 +1,1 @@
-"""What the service tells of itself: its metrics and traces, and where the `OTEL_*` variables send them."""
+"""What the service exports about itself: its metrics and traces, and where the `OTEL_*` variables send them."""

@@ -65,7 +65,7 @@ class SdkLogCapture(logging.Handler):
 
 
 class Receipt:
-    """Tells when a collector takes nothing, and when it takes again: once each.
+    """Logs when a collector takes nothing, and when it takes again: once each.
 
     Attributes:
         takes: whether it took what was sent last.
@@ -78,7 +78,7 @@ class Receipt:
 
     @contextmanager
     def expected(self) -> Iterator[Callable[[bool], None]]:
-        """Give what is to be told whether it was taken; what raises was not."""
+        """Call what wants to know whether it was taken; what raises was not."""
         taken = False
 
         def reported(good: bool) -> None:

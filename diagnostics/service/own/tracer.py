@@ -33,7 +33,7 @@ class OwnSpan(Protocol):
         ...
 
     def failed(self, kind: str, reason: str = "") -> None:
-        """Tell that it failed: what kind of failure, as `error.type` has it, and a line without secrets."""
+        """Log that it failed: what kind of failure, as `error.type` has it, and a line without secrets."""
         ...
 
 

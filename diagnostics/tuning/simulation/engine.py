@@ -31,7 +31,7 @@ class EngineRules:
         self._draw = factors(engine.iterations_scv, rng)
 
     def room(self, joined: int, before: int) -> bool:
-        """Tell whether one more joins a batch of `before` requests and `joined` that join now."""
+        """Return whether one more joins a batch of `before` requests and `joined` that join now."""
         engine, running = self._engine, before + joined
         if not running:
             return True

@@ -92,7 +92,7 @@ class Waiting:
         self.size = 0
 
     def accepts(self, visit: SimulatedVisit) -> bool:
-        """Tell whether the policy's size leaves room at the visit's level."""
+        """Return whether the policy's size leaves room at the visit's level."""
         most = self._policy.max_size
         return not most or len(self._level(visit)) < most
 
@@ -160,7 +160,7 @@ class Waiting:
 
 
 def is_plain(batcher: DynamicBatcher) -> bool:
-    """Tell whether requests leave the queue in the order in which they came, whatever the time."""
+    """Return whether requests leave the queue in the order in which they came, whatever the time."""
     return not batcher.priority_levels and (batcher.policy is None or batcher.policy.timeout_seconds <= 0)
 
 

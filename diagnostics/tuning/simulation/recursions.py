@@ -38,7 +38,7 @@ class Executed:
 
 
 def executed(model: Model, joined: Sequence[float], items: Sequence[int], seed: int) -> Executed | None:
-    """Return what a model does with requests that join at ascending seconds; None where only events can tell.
+    """Return what a model does with requests that join at ascending seconds; None where only events decide.
 
     It needs executions that nothing slows, one at a time on an instance, in the order of arrival; and is of no engine
     (`engine.run_alone`).
@@ -147,7 +147,7 @@ class _Payloads:
         self._joined = [*joined, inf, inf]  # nobody comes after the last
 
     def executed(self) -> Executed | None:
-        """Return what is executed; None where only events can tell."""
+        """Return what is executed; None where only events decide."""
         count, first, begun = len(self._joined) - 2, 0, 0.0
         lonely = self._lonely_of_one if self._instances.idle == 1 else self._lonely
         while True:
@@ -163,7 +163,7 @@ class _Payloads:
 
     def _formed(self, first: int, begun: float) -> tuple[int, float] | None:
         """Return where the payload after the next one begins, and when the next one's execution does; None where only
-        events can tell. `first` is its first request, `begun` when the payload before began.
+        events decide. `first` is its first request, `begun` when the payload before began.
         """
         raise NotImplementedError
 

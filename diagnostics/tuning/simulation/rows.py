@@ -20,7 +20,7 @@ from diagnostics.tuning.simulation.stability import LOOKS
 
 
 def holds_rows(scenario: Scenario) -> bool:
-    """Tell whether a scenario consists of such rows, whose executions do not slow each other."""
+    """Return whether a scenario consists of such rows, whose executions do not slow each other."""
     steps = [step for entry in scenario.entries for step in entry.steps]
     plain = all(
         model.batcher is None and model.engine is None and model.in_flight == 1 and not model.rate_limit

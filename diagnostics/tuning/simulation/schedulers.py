@@ -30,7 +30,7 @@ class Ordering:
         self._ready: set[int] = set()
 
     def batched(self, visits: Iterable[SimulatedVisit]) -> None:
-        """Be told of requests that left the queue for a payload."""
+        """Take note of requests that left the queue for a payload."""
         self._batched.extend(visits)
 
     def respond(self, now: float, visit: SimulatedVisit) -> None:
@@ -281,7 +281,7 @@ class Batcher:
                 self._take(now, self._ready.popleft())
 
     def _granted(self, now: float, payload: Payload) -> None:
-        """Be told by the rate limiter that a payload may run; planned wake-ups do not interrupt the thread."""
+        """Run a payload that the rate limiter admits; planned wake-ups do not interrupt the thread."""
         self._take(now, payload)
         self._at(now, self._roused, None)
 
@@ -333,7 +333,7 @@ class Batcher:
 
 
 def prefetches(batcher: DynamicBatcher) -> bool:
-    """Tell whether payloads are handed over before an instance waits for one: not with any policy or priorities."""
+    """Return whether payloads are handed over before an instance waits for one: not with any policy or priorities."""
     policy = batcher.policy
     limited = policy is not None and (policy.max_size > 0 or policy.timeout_seconds > 0)
     return not limited and not batcher.priority_levels

@@ -135,7 +135,7 @@ def _seconds(model: Model, items: int) -> tuple[float, float]:
 
 
 def sheds(model: Model) -> bool:
-    """Tell whether a queue policy rejects what is too much: not before an engine, which is simulated without."""
+    """Return whether a queue policy rejects what is too much: not before an engine, which is simulated without."""
     policy = model.batcher.policy if model.batcher and not model.engine else None
     if policy is None:
         return False
@@ -143,13 +143,13 @@ def sheds(model: Model) -> bool:
 
 
 def bounded(scenario: Scenario, seconds: float) -> bool:
-    """Tell whether every model, resource and rate limit can keep up with the open-loop traffic, or sheds it."""
+    """Return whether every model, resource and rate limit can keep up with the open-loop traffic, or sheds it."""
     shedding = {model.name for model in scenario.models if sheds(model)}
     return all(load < 1 or name in shedding for name, load in loads(scenario, seconds).items())
 
 
 def grew(seen: Sequence[int], arrived: int) -> bool:
-    """Tell whether the requests inside, counted `LOOKS` times at equal distances, kept growing.
+    """Return whether the requests inside, counted `LOOKS` times at equal distances, kept growing.
 
     They did where their mean rises from each quarter of the run to the next, by more altogether than three standard
     deviations of what chance brings at a load of exactly one: a random walk with about two steps per request.

@@ -34,7 +34,7 @@ def own_labels() -> frozenset[str]:
 
 @cache
 def token_names(what: str) -> tuple[str, ...]:
-    """Return the series, or the families of histograms, by which any kind tells `what` of an engine's tokens."""
+    """Return the series, or the families of histograms, by which any kind reports `what` of an engine's tokens."""
     found = (name for kind in server_kinds() for name, measured in kind.tokens_seen.items() if measured == what)
     return tuple(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""Our own service, whose page tells what it says of servers and nothing that they say themselves."""
+"""Our own service, whose page says what it concluded about servers and nothing that they export themselves."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class ServerKind:
 
     @property
     def shows_time(self) -> bool:
-        """Whether its page tells how long requests are in the engine."""
+        """Whether its page shows how long requests are in the engine."""
         return _REQUEST_SECONDS in self.requests.values()
 
     @property
@@ -182,7 +182,7 @@ class ServerKind:
         return bool(self.prefixes) and any(name.startswith(self.prefixes) for name in found)
 
     def version_on(self, layout: SeriesLayout) -> str:
-        """Return the version that the page tells in an info family of its own; empty where none does."""
+        """Return the version that the page gives in an info family of its own; empty where none does."""
         for name, slots in layout.by_name.items():
             if self.prefixes and name.startswith(self.prefixes) and name.endswith("_info"):
                 version = layout.series[slots[0]].labels.get(names.VERSION, "")
@@ -200,7 +200,7 @@ class ServerKind:
 
 
 def token_series(prefix: str, per_token: str = NEXT_TOKEN) -> Mapping[str, str]:
-    """Return what vLLM and the servers that took over its names tell of tokens.
+    """Return what vLLM and the servers that took over its names report of tokens.
 
     `per_token` is what the time per output token is: vLLM's older name of the time between two, at each token; or the
     mean of each request.

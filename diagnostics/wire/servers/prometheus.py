@@ -1,4 +1,4 @@
-"""A Prometheus, whose own page tells nothing of the servers that it scrapes; what it stores does.
+"""A Prometheus, whose own page says nothing of the servers that it scrapes; what it stores does.
 
 Source: Prometheus, `tsdb/db.go` and `tsdb/head.go` (its own metrics).
 """

@@ -24,7 +24,7 @@ from diagnostics.service.standing import is_down, reason, roots, since
 from diagnostics.units import Unit, span, utc
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
-# Own files, those of the report, and those of others in `static/vendor`, as its NOTICE tells.
+# Own files, those of the report, and those of others in `static/vendor`, as its NOTICE lists.
 _OWN = ("service.css", "service.js", "keys.js", "timelines.js", "theme.js", "icon.svg")
 _REPORT = ("page.css", "copy.js")
 _VENDOR = ("uplot-1.6.32.min.js", "uplot-1.6.32.min.css")
@@ -85,7 +85,7 @@ class Frame:
     """Renders pages, and their contents alone."""
 
     def __init__(self, clock: Callable[[], float], base: str = "") -> None:
-        """`clock` tells Unix seconds; `base` is what the paths of all links begin with."""
+        """`clock` returns Unix seconds; `base` is what the paths of all links begin with."""
         self._clock, self._base, self._templates = clock, base, _templates(base)
 
     def content(self, template: str, **values: object) -> str:

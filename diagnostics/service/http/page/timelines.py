@@ -87,7 +87,7 @@ def remembered(
     """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
 
     Args:
-        past: the history; None for what the window tells alone.
+        past: the history; None for what the window alone shows.
         deployment: whose.
         span: what to look at.
         now: the newest verdict's; None before the first.
@@ -152,7 +152,7 @@ def _points(
 
 
 def _newest(now: Evidence, look: _Look, span: TimelineRange, after: float) -> Iterator[tuple[float, float]]:
-    """Yield what the window tells of a signal between Unix second `after` and the end of a span."""
+    """Yield what the window shows of a signal between Unix second `after` and the end of a span."""
     if all(one.server != span.server for one in now.subjects(Scope.SERVER)):
         return
     moments = [at for at in now.moments(span.server) if after <= at <= span.end]

@@ -1,4 +1,4 @@
-"""What people did and told: acknowledgements, maintenance, markers."""
+"""What people did and entered: acknowledgements, maintenance, markers."""
 
 from __future__ import annotations
 
