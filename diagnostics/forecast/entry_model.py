@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from diagnostics.evidence.evidence import WindowEvidence
@@ -107,11 +107,10 @@ class _Engine:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerModel:
-    """An entry of Triton, with its engine where it has one."""
+    """An entry of Triton: its schedulers alone."""
 
     fitted: Fitted
     arriving: float | None = None
-    engine: _Engine | None = None
 
     @property
     def clients(self) -> int | None:
@@ -131,17 +130,52 @@ class SchedulerModel:
 
     @property
     def lengths(self) -> tuple[float, float] | None:
+        """None: no engine is known behind it."""
+        return None
+
+    def forecast(self, what_if: WhatIf, seed: int) -> Forecast:
+        """Return what a change would do."""
+        return forecast(self.fitted, what_if, seed=seed)
+
+    def performance(self, what_if: WhatIf | None, seed: int) -> Performance:
+        """Return what requests would experience."""
+        return performance(self.fitted, what_if, seed=seed)
+
+    def assumptions(self, what_if: WhatIf) -> tuple[str, ...]:
+        """Return what the numbers rest on."""
+        return changed(self.fitted, what_if).assumptions
+
+    def doubt(self, changes: Iterable[ConfigChange]) -> str:
+        """Return why a change may bring nothing."""
+        return doubt(self.fitted, changes)
+
+    def value_now(self, model: str, path: str) -> tuple[SettingValue, bool]:
+        """Return the value in effect of a setting; an engine's slots are read from its gauges."""
+        engine = next((one.engine for one in self.fitted.scenario.models if one.name == model), None)
+        if path == "engine.max_batch_size" and engine is not None:
+            return engine.slots, True
+        config = self.fitted.configs.get(model)
+        value = current(config, path) if config is not None else None
+        return value, config is not None and not is_build_option(path)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEntryModel(SchedulerModel):
+    """An entry of Triton with an engine: other lengths by the engine's loop, the rest by Triton's schedulers."""
+
+    engine: _Engine = field(kw_only=True)
+
+    @property
+    def lengths(self) -> tuple[float, float] | None:
         """Mean tokens of prompts and of answers."""
-        if self.engine is None:
-            return None
         load = self.engine.stage().loop.load
         return load.prompt.mean, load.answer.mean
 
     def forecast(self, what_if: WhatIf, seed: int) -> Forecast:
         """Return what a change would do."""
-        if self.engine is not None and _of_lengths(what_if):
-            stage, others = self.engine.stage(), without_lengths(what_if, self.engine.stage().model)
-            found = forecast(self.fitted, others, seed=seed)
+        if _of_lengths(what_if):
+            stage = self.engine.stage()
+            found = forecast(self.fitted, without_lengths(what_if, stage.model), seed=seed)
             return replace(
                 found,
                 baseline=stage.performance(found.baseline, None, seed),
@@ -149,7 +183,7 @@ class SchedulerModel:
                 assumptions=(*found.assumptions, *stage.assumptions(what_if)),
             )
         found = forecast(self.fitted, what_if, seed=seed)
-        if self.engine is None or not self._moves_engine(what_if) or not found.predicted.stable:
+        if not _moves_engine(what_if) or not found.predicted.stable:
             return found
         now, then = self.engine.latency(None, seed), self.engine.latency(what_if, seed)
         if now is None or then is None:
@@ -168,42 +202,34 @@ class SchedulerModel:
 
     def performance(self, what_if: WhatIf | None, seed: int) -> Performance:
         """Return what requests would experience."""
-        if self.engine is not None and what_if is not None and _of_lengths(what_if):
+        if what_if is not None and _of_lengths(what_if):
             stage = self.engine.stage()
             others = performance(self.fitted, without_lengths(what_if, stage.model), seed=seed)
             return stage.performance(others, what_if, seed)
         found = performance(self.fitted, what_if, seed=seed)
-        if self.engine is None or what_if is None or not self._moves_engine(what_if) or not found.stable:
+        if what_if is None or not _moves_engine(what_if) or not found.stable:
             return found
         return replace(found, engine=self.engine.latency(what_if, seed))
 
-    def _moves_engine(self, what_if: WhatIf) -> bool:
-        """Return whether a change is one of the load, or of settings that the engine's loop knows."""
-        if what_if.rate_factor != 1.0 or what_if.clients is not None:
-            return not what_if.changes
-        paths = {setting.path for change in what_if.changes for setting in change.settings}
-        return bool(paths) and paths <= LOOP_SETTINGS
-
     def assumptions(self, what_if: WhatIf) -> tuple[str, ...]:
         """Return what the numbers rest on."""
-        if self.engine is not None and _of_lengths(what_if):
-            stage = self.engine.stage()
-            others = changed(self.fitted, without_lengths(what_if, stage.model)).assumptions
-            return (*others, *stage.assumptions(what_if))
-        return changed(self.fitted, what_if).assumptions
+        if not _of_lengths(what_if):
+            return changed(self.fitted, what_if).assumptions
+        stage = self.engine.stage()
+        others = changed(self.fitted, without_lengths(what_if, stage.model)).assumptions
+        return (*others, *stage.assumptions(what_if))
 
-    def doubt(self, changes: Iterable[ConfigChange]) -> str:
-        """Return why a change may bring nothing."""
-        return doubt(self.fitted, changes)
 
-    def value_now(self, model: str, path: str) -> tuple[SettingValue, bool]:
-        """Return the value in effect of a setting; an engine's slots are read from its gauges."""
-        engine = next((one.engine for one in self.fitted.scenario.models if one.name == model), None)
-        if path == "engine.max_batch_size" and engine is not None:
-            return engine.slots, True
-        config = self.fitted.configs.get(model)
-        value = current(config, path) if config is not None else None
-        return value, config is not None and not is_build_option(path)
+def _of_lengths(what_if: WhatIf) -> bool:
+    return what_if.prompt_factor != 1.0 or what_if.answer_factor != 1.0
+
+
+def _moves_engine(what_if: WhatIf) -> bool:
+    """Return whether a change is one of the load, or of settings that the engine's loop knows."""
+    if what_if.rate_factor != 1.0 or what_if.clients is not None:
+        return not what_if.changes
+    paths = {setting.path for change in what_if.changes for setting in change.settings}
+    return bool(paths) and paths <= LOOP_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +291,5 @@ def entry_model(evidence: WindowEvidence, on: Subject) -> EntryModel:
         return LoopModel(settled_loop(fit_loop(evidence, on)))
     fitted = fit(evidence, on)
     make = engine_stage(evidence, fitted, on)
-    return SchedulerModel(fitted, evidence.read(ARRIVAL_RATE, on).value, _Engine(make) if make else None)
-
-
-def _of_lengths(what_if: WhatIf) -> bool:
-    return what_if.prompt_factor != 1.0 or what_if.answer_factor != 1.0
+    arriving = evidence.read(ARRIVAL_RATE, on).value
+    return EngineEntryModel(fitted, arriving, engine=_Engine(make)) if make else SchedulerModel(fitted, arriving)
