@@ -188,7 +188,7 @@ def nothing_held_back(ledger: Ledger, subject: Subject) -> Quiet | None:
     ledger.need(ENGINE_WAITING, subject)
     if not ledger.at_least(ENGINE_WAITING_SHARE, subject, WAITS):
         return Quiet(because="requests seldom wait inside the engine")
-    _reads_tell(ledger, subject)
+    _reads_suffice(ledger, subject)
     ledger.need(ENGINE_WAIT_SECONDS, subject)
     if not ledger.worthwhile("engine_least_wait_seconds", subject, _surely_waited(ledger, subject)):
         return Quiet(because="the wait inside the engine is a small part of the request")
@@ -197,7 +197,7 @@ def nothing_held_back(ledger: Ledger, subject: Subject) -> Quiet | None:
     return None
 
 
-def _reads_tell(ledger: Ledger, subject: Subject) -> None:
+def _reads_suffice(ledger: Ledger, subject: Subject) -> None:
     """End the check as unknown where the reads are so few that requests may as well never wait."""
     share = ledger.evidence.read(ENGINE_WAITING_SHARE, subject)
     if share.low is not None and share.low <= 0:

@@ -37,7 +37,7 @@ from exporters.sources.dcgm import dcgm_page
 from exporters.sources.triton import discover
 from exporters.sources.triton_server import TritonServer
 
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class BenchRequest:
 
 
 def measure(
-    targets: Sequence[str], requested: BenchRequest, options: SourceOptions, tell: Tell, settle: Settle
+    targets: Sequence[str], requested: BenchRequest, options: SourceOptions, announce: Announce, settle: Settle
 ) -> BenchReport:
     """Return the report of a load test, partial where it ended early.
 
@@ -59,7 +59,7 @@ def measure(
         targets: one or two URLs.
         requested: what is asked for.
         options: how servers are read.
-        tell: called for each run.
+        announce: called for each run.
         settle: called once it is interrupted, so that nothing interrupts its end.
 
     Raises:
@@ -68,7 +68,7 @@ def measure(
         KeyboardInterrupt: the user, or SIGTERM, ended it before any load.
 
     """
-    test = _Test(targets, requested, options, tell)
+    test = _Test(targets, requested, options, announce)
     with asyncio.Runner(loop_factory=event_loop) as runner, ExitStack() as stack:
         try:
             test.run(runner, stack)
@@ -83,8 +83,10 @@ def measure(
 class _Test:
     """What is done in an event loop is only what load needs: all else ends at once when the user wants it to."""
 
-    def __init__(self, urls: Sequence[str], requested: BenchRequest, options: SourceOptions, tell: Tell) -> None:
-        self.urls, self.requested, self.options, self.tell = urls, requested, options, tell
+    def __init__(
+        self, urls: Sequence[str], requested: BenchRequest, options: SourceOptions, announce: Announce
+    ) -> None:
+        self.urls, self.requested, self.options, self.announce = urls, requested, options, announce
         self.sweep: LoadSweep | None = None
 
     def run(self, runner: asyncio.Runner, stack: ExitStack) -> None:
@@ -93,8 +95,8 @@ class _Test:
         plan = self.requested.plan
         contenders = list(self._watched(targets, stack))
         total = Unit.SECONDS.show(plan.total_seconds * len(targets))
-        self.tell(f"{total} of load at least; Ctrl-C ends early, and shows the results until then")
-        self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.requested.limits, tell=self.tell)
+        self.announce(f"{total} of load at least; Ctrl-C ends early, and shows the results until then")
+        self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.requested.limits, announce=self.announce)
         runner.run(self.sweep.run())
 
     def _target(self, url: str, runner: asyncio.Runner, stack: ExitStack) -> LoadTarget:
@@ -145,7 +147,7 @@ class _Test:
         try:
             return discover(server_url(url) if self.requested.wanted.protocol in OPENAI else url, self.options)
         except CollectError as error:
-            self.tell(f"points are not diagnosed: {error}")
+            self.announce(f"points are not diagnosed: {error}")
             return error
 
     def _capture(self, servers: Sequence[TritonServer]) -> CaptureWriter | None:

@@ -14,11 +14,11 @@ from diagnostics.cli.options import DURATION, connecting_given, places_given, so
 from diagnostics.cli.saved_files import explain_saved, is_saved, saved_window
 from diagnostics.cli.sources import (
     WindowOptions,
+    announce_changes,
     captured,
     explain_captures,
     looks_like_a_path,
     since_changed,
-    tell_changed,
     warn,
 )
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
@@ -137,7 +137,7 @@ def _newest(read: Explanation) -> SourceEvidence:
     if read.latest is None:
         assert isinstance(read.evidence, WindowEvidence)
         return SourceEvidence(evidence=read.evidence, window=read.window)
-    tell_changed(read.cuts, warn, ", ".join(read.window.sources))
+    announce_changes(read.cuts, warn, ", ".join(read.window.sources))
     return _seen(read.latest.window, read.window.sources)
 
 

@@ -48,7 +48,7 @@ def opened(url: str, options: SourceOptions) -> PrometheusApi:
     address = parse_prometheus(PREFIX + (plain if "://" in plain else f"http://{plain}"))
     if address.matchers:
         raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
-    return PrometheusApi(address, options, tell=warn, less="--since")
+    return PrometheusApi(address, options, announce=warn, less="--since")
 
 
 def known(api: PrometheusApi, since: float) -> float:

@@ -27,7 +27,7 @@ def reports_from_prometheus(
         CollectError: the store answers for none of them.
 
     """
-    api = PrometheusApi(parse_prometheus(source), options, tell=warn, less="--period")
+    api = PrometheusApi(parse_prometheus(source), options, announce=warn, less="--period")
     now = api.clock()
     found, failed = list[SloReport](), list[tuple[str, CollectError]]()
     for slo in slos:

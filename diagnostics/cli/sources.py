@@ -136,7 +136,7 @@ def _left(name: str) -> BlindSpot:
 # logs and client records have times of their own.
 TIMELESS = frozenset({BodyKind.CONFIG, BodyKind.REPOSITORY, BodyKind.SERVER, BodyKind.LOG, BodyKind.CLIENT})
 _CLOCK = re.compile(r"^([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?$")
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 SECONDS_BETWEEN_LOOKS = 2.0
 LATEST_PAST_END = 60.0
 
@@ -181,7 +181,7 @@ def looks_like_a_path(source: str) -> bool:
     return source == "-" or path.exists() or path.suffix in (*ARCHIVES, *_SAVED) or source.startswith((".", "/", "~"))
 
 
-def explain_captures(paths: Sequence[Path], question: WindowOptions, tell: Tell) -> Explanation:
+def explain_captures(paths: Sequence[Path], question: WindowOptions, announce: Announce) -> Explanation:
     """Return the explanation of recorded windows; what is lost of a damaged one is a blind spot.
 
     Raises:
@@ -190,37 +190,37 @@ def explain_captures(paths: Sequence[Path], question: WindowOptions, tell: Tell)
 
     """
     blind_spots: list[BlindSpot] = []
-    window, names = captured(paths, question, tell, blind_spots)
+    window, names = captured(paths, question, announce, blind_spots)
     return diagnose(window, question.diagnosis(names, blind_spots))
 
 
-def explain_newest(path: Path, question: WindowOptions, tell: Tell) -> Explanation:
+def explain_newest(path: Path, question: WindowOptions, announce: Announce) -> Explanation:
     """Return the explanation of a recorded window, or of its part since settings were changed in it.
 
     The rest is as in `explain_captures`.
     """
     blind_spots: list[BlindSpot] = []
-    window, names = captured([path], question, tell, blind_spots)
-    newest = since_changed(window, tell, str(path))
+    window, names = captured([path], question, announce, blind_spots)
+    newest = since_changed(window, announce, str(path))
     return diagnose(newest, question.diagnosis(names, blind_spots))
 
 
-def since_changed(window: Window, tell: Tell, name: str) -> Window:
+def since_changed(window: Window, announce: Announce, name: str) -> Window:
     """Return the part of a window since settings were changed in it, and announce it; all of it where none were."""
     sides = stretches(window, settings_changed(window))
     if sides is None:
         return window
-    tell_changed(in_order(sides.changes), tell, name)
+    announce_changes(in_order(sides.changes), announce, name)
     return sides.after
 
 
-def tell_changed(cuts: Sequence[tuple[str, ServerChange]], tell: Tell, name: str) -> None:
+def announce_changes(cuts: Sequence[tuple[str, ServerChange]], announce: Announce, name: str) -> None:
     """Announce that only the time since the newest change of settings is looked at."""
-    tell(f"{name}: {changes_reported(cuts)[-1]}; what was before is left out")
+    announce(f"{name}: {changes_reported(cuts)[-1]}; what was before is left out")
 
 
 def captured(
-    paths: Sequence[Path], question: WindowOptions, tell: Tell, blind_spots: list[BlindSpot]
+    paths: Sequence[Path], question: WindowOptions, announce: Announce, blind_spots: list[BlindSpot]
 ) -> tuple[Window, tuple[str, ...]]:
     """Return the recorded window and whom it was read from; what is lost is appended to `blind_spots`.
 
@@ -229,13 +229,13 @@ def captured(
         UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
 
     """
-    scrapes = _between(_recorded(paths, tell, blind_spots), question)
+    scrapes = _between(_recorded(paths, announce, blind_spots), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += repository_of(question, servers)
     patience = ReadingPatience(sum(map(_size, paths)))
     window = window_of(scrapes, go_on=patience.lasts)
     if patience.over:
-        tell(patience.reason)
+        announce(patience.reason)
         spot = BlindSpot(what="what was recorded last", why=patience.reason, fix="read a part of it: --at and --since")
         blind_spots.append(spot)
     return window, servers or tuple(str(path) for path in paths)
@@ -278,7 +278,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -> list[Scrape]:
+def _recorded(paths: Sequence[Path], announce: Announce, blind_spots: list[BlindSpot]) -> list[Scrape]:
     """Return what all captures hold. GPU samples name no server: those of several machines would be mixed up."""
     found: dict[Path, list[Scrape]] = {}
     owner: dict[str, Path] = {}
@@ -286,7 +286,7 @@ def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -
         capture = open_capture(path)
         found[path] = list(capture.scrapes())
         if capture.damage:
-            tell(f"{path}: {capture.damage}")
+            announce(f"{path}: {capture.damage}")
             blind_spots.append(
                 BlindSpot(what=f"the rest of {path.name}", why=capture.damage, fix="copy or record it anew")
             )
@@ -298,7 +298,7 @@ def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -
                     hint="explain one capture at a time",
                 )
     if sum(any(scrape.kind is BodyKind.NVML for scrape in scrapes) for scrapes in found.values()) and len(found) > 1:
-        tell("GPU samples are not used: they do not say which capture's servers they belong to")
+        announce("GPU samples are not used: they do not say which capture's servers they belong to")
         return [scrape for scrapes in found.values() for scrape in scrapes if scrape.kind is not BodyKind.NVML]
     return [scrape for scrapes in found.values() for scrape in scrapes]
 
@@ -308,7 +308,7 @@ def until_sure(
     question: WindowOptions,
     names: Sequence[str],
     blind_spots: Sequence[BlindSpot],
-    tell: Tell,
+    announce: Announce,
     *,
     fixed: bool = False,
 ) -> Explanation:
@@ -319,7 +319,7 @@ def until_sure(
         question: what is asked.
         names: the servers read.
         blind_spots: what could not be reached.
-        tell: called with the reason why it goes on, each time the reason changes.
+        announce: called with the reason why it goes on, each time the reason changes.
         fixed: read to the end whatever is seen.
 
     """
@@ -340,7 +340,7 @@ def until_sure(
         if not reason:
             return diagnose(evidence, options)
         if previous is not None and _kind(reason) != _kind(reported):
-            tell(f"reading on: {reason}")
+            announce(f"reading on: {reason}")
             reported = reason
         previous = now
     return diagnose(builder.build(), options)
@@ -431,7 +431,7 @@ def explain_stored(
     from exporters.sources.prometheus import read_window
     from exporters.sources.prometheus_api import PrometheusApi
 
-    api = PrometheusApi(parse_prometheus(sources[0]), options, tell=warn)
+    api = PrometheusApi(parse_prometheus(sources[0]), options, announce=warn)
     end, seconds = _span(question, window, api.clock())
     configured = question.repository is not None
     stored = read_window(api, end, seconds, warn, configured=configured)

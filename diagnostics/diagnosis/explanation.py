@@ -386,7 +386,7 @@ def _verdict(
     if missing := core_missing(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, *missing)
     if signs:
-        return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _tells_apart(signs[0], left))
+        return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _separates(signs[0], left))
     if unseen := left_out(evidence) or unread(evidence, anatomy) or silent_port(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, *unseen)
     requests = sum(item.requests for item in anatomy)
@@ -400,7 +400,7 @@ def _verdict(
     return _Judged(Verdict.HEALTHY)
 
 
-def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
+def _separates(sign: Symptom, left: Sequence[Open]) -> str:
     """Return what decides the checks that may explain a symptom, else what to look at for it."""
     explaining = most_telling(left, sign.cell) if sign.cell is not None else None
     return explaining.next_measurement if explaining else sign.next_measurement

@@ -436,11 +436,11 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
             )
             waited = f"clients of {name} wait {Unit.SECONDS.show(seconds)} longer than its stages take"
             yield Symptom(
-                text=traced if outside.value is None else waited, next_measurement=_tell_apart(evidence, on, item)
+                text=traced if outside.value is None else waited, next_measurement=_separating(evidence, on, item)
             )
 
 
-def _tell_apart(evidence: Evidence, on: Subject, item: Anatomy) -> str:
+def _separating(evidence: Evidence, on: Subject, item: Anatomy) -> str:
     """Return the measurements not yet made that separate a server's frontend from the way to it, and from earlier
     answers.
 

@@ -109,7 +109,7 @@ class Plan:
         return len(self.loads) * self.blocks * (self.warm_up + self.seconds)
 
 
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +129,14 @@ class LoadSweep:
         plan: what to run.
         contenders: one or two targets.
         limits: what goodput counts.
-        tell: called for each run.
+        announce: called for each run.
 
     """
 
     plan: Plan
     contenders: Sequence[Contender]
     limits: RequestLimits
-    tell: Tell
+    announce: Announce
     _blocks: dict[tuple[int, float], list[LoadBlock]] = field(default_factory=dict)
     _ended: str = ""
     _started: float = 0.0
@@ -148,7 +148,7 @@ class LoadSweep:
         runs = list(self.plan.order(len(self.contenders)))
         for number, (load, block, who) in enumerate(runs, 1):
             name = self.contenders[who].target.endpoint.name
-            self.tell(f"run {number} of {len(runs)}: {self._load(load)} on {name}")
+            self.announce(f"run {number} of {len(runs)}: {self._load(load)} on {name}")
             if not await self._measure(who, load, block):
                 self._ended = f"{name} did not answer any more at {self._load(load)}"
                 return

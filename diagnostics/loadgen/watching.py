@@ -142,10 +142,10 @@ class Watcher:
             text = f"not explained ({type(error).__name__}: {error}); {_NEXT}, and report its output"
             return Diagnosis(verdict=_UNKNOWN, cause="", text=" ".join(text.split()))
 
-    def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:
+    def _explained(self, scrapes: Sequence[Scrape], model: str, announce: Callable[[Explanation], None]) -> Diagnosis:
         evidence = WindowEvidence(window_of(scrapes))
         options = DiagnosisOptions(sources=[self._server.name], blind_spots=self._server.blind_spots, entry=model)
-        tell(diagnose(evidence, replace(options, entry=None, validation=None)))
+        announce(diagnose(evidence, replace(options, entry=None, validation=None)))
         return diagnosis(diagnose(evidence, options))
 
     def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:

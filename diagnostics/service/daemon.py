@@ -18,7 +18,7 @@ from diagnostics.service.service import Service
 from diagnostics.settings.load import Loaded
 
 
-def tell_systemd(state: str) -> None:
+def notify_systemd(state: str) -> None:
     """Send `state`, as in `READY=1`; outside systemd this does nothing."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
@@ -61,10 +61,10 @@ class Daemon:
                 part.start()
                 running.append(part)
             log.info("ready")
-            tell_systemd("READY=1")
+            notify_systemd("READY=1")
             self._wait()
         finally:
-            tell_systemd("STOPPING=1")
+            notify_systemd("STOPPING=1")
             self._restore()
             for part in reversed(running):
                 part.stop()
@@ -85,7 +85,7 @@ class Daemon:
         log.info("ending on %s", signal.Signals(number).name)
 
     def _reload(self) -> None:
-        tell_systemd("RELOADING=1")
+        notify_systemd("RELOADING=1")
         try:
             settings = self._read_settings().settings
             for name in needing_restart(self._started_with.model_dump(), settings.model_dump()):
@@ -98,7 +98,7 @@ class Daemon:
             self._service.metrics.errors.labels("reload").inc()
             self._service.metrics.faults.failed(_RELOADING, str(error), FaultPart.RELOAD)
             log.warning("the settings stay as they were: %s", error)
-        tell_systemd("READY=1")
+        notify_systemd("READY=1")
 
 
 # What a reload takes up; all else is bound to files and sockets that were opened at the start.

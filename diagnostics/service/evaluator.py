@@ -184,7 +184,7 @@ class Evaluator:
         self._clock.look(time.time(), time.monotonic())
         if deployment.ended:
             self._forget(deployment)
-            self._tell(deployment.last())
+            self._publish(deployment.last())
             return
         fresh = deployment.take_in()
         if deployment.behind:
@@ -203,7 +203,7 @@ class Evaluator:
         self._show_bytes(deployment.name, deployment.bytes_held())
         self._board.publish_evaluation(evaluation, deployment.book.open)
         self._settle(deployment, evaluation.lag)
-        self._tell(evaluation)
+        self._publish(evaluation)
 
     def _settle(self, deployment: Deployment, lag: float = 0.0) -> None:
         """Note that what came was judged, `lag` seconds after the newest scrape of it."""
@@ -228,7 +228,7 @@ class Evaluator:
             self._metrics.window_bytes.labels(deployment, server).set(size)
         self._shown[deployment] = set(held)
 
-    def _tell(self, evaluation: Evaluation | None) -> None:
+    def _publish(self, evaluation: Evaluation | None) -> None:
         if evaluation is not None:
             for consumer in self._consumers:
                 consumer.consume(evaluation)

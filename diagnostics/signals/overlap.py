@@ -111,7 +111,7 @@ def _from_occupancy(source: str) -> Read:
         if not _one_at_a_time(view):
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, source)
         runs = [(step, *work) for step in view.steps(source) if (work := executed(step)) is not None]
-        many = [one for one in runs if _tells(one[0]) and one[1] > 0 and one[2] >= ENOUGH_EVENTS]
+        many = [one for one in runs if _is_informative(one[0]) and one[1] > 0 and one[2] >= ENOUGH_EVENTS]
         middle = (view.start + view.end) / 2
         halves = ([one for one in many if (one[0].end <= middle) is first] for first in (True, False))
         least = _least_of([_full_and_not(half, source) for half in halves], source)
@@ -126,7 +126,7 @@ def _from_occupancy(source: str) -> Read:
     return read
 
 
-def _tells(step: CounterStep) -> bool:
+def _is_informative(step: CounterStep) -> bool:
     """Return whether executions of a step are comparable: the first since loading may be cold, or a warm-up's."""
     return step.end > step.start and not step.from_zero
 
@@ -184,7 +184,7 @@ def _from_statistics(view: ModelView) -> Reading:
     instances = INSTANCES.read(view).value
     if instances is None or instances < 2:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, STATISTICS)
-    steps = [step for step in view.steps(STATISTICS) if step.batches and _tells(step)]
+    steps = [step for step in view.steps(STATISTICS) if step.batches and _is_informative(step)]
     sizes = Tally[int]()
     for step in steps:
         sizes.update({size: round(batch.executions) for size, batch in step.batches.items()})

@@ -40,7 +40,7 @@ class ServerEvents:
 
 
 def count_recorded(
-    deployment: str, slos: Sequence[Slo], scrapes: Iterable[Scrape], tell: Callable[[str], None] = lambda _: None
+    deployment: str, slos: Sequence[Slo], scrapes: Iterable[Scrape], announce: Callable[[str], None] = lambda _: None
 ) -> Mapping[str, Bins]:
     """Return the events of each objective, by name, in recorded scrapes.
 
@@ -51,13 +51,13 @@ def count_recorded(
         deployment: whose scrapes they are.
         slos: objectives; those over PromQL, and those of other deployments, are left out.
         scrapes: in any order.
-        tell: called with how far it is, of what takes long.
+        announce: called with how far it is, of what takes long.
 
     """
     found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
     counted = [slo for slo in slos if slo.name in found]
     rolling, reached = RollingWindow(deployment, WINDOW_SECONDS), dict[str, float]()
-    judge = _WindowJudge(tell)
+    judge = _WindowJudge(announce)
     ordered = sorted(scrapes, key=lambda one: one.mono)
     first = ordered[0].mono if ordered else 0.0
     pieces = groupby(ordered, key=lambda one: int((one.mono - first) // (WINDOW_SECONDS - 30.0)))
@@ -65,17 +65,17 @@ def count_recorded(
         for scrape in piece:
             rolling.add(scrape)
         if number and number % 50 == 0:
-            tell(f"{deployment}: {number} windows were judged")
+            announce(f"{deployment}: {number} windows were judged")
         window = rolling.window()
         count_window(counted, window, judge.explained(window), reached, found)
     return found
 
 
 class _WindowJudge:
-    """Explains windows one after another; `tell` is called when forecasts of earlier windows begin to stand in."""
+    """Explains windows one after another; `announce` is called when forecasts of earlier windows begin to stand in."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell, self._spent, self._forecasts = tell, 0.0, ForecastCache(seconds=0.0)
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce, self._spent, self._forecasts = announce, 0.0, ForecastCache(seconds=0.0)
 
     def explained(self, window: Window) -> Explanation:
         begun = thread_time()
@@ -84,7 +84,7 @@ class _WindowJudge:
         self._spent += thread_time() - begun if found.proven else 0.0
         if self._spent > REPLAY_CPU_SECONDS and self._forecasts.seconds < _FORECAST_SECONDS:
             self._forecasts.seconds = _FORECAST_SECONDS
-            self._tell(
+            self._announce(
                 f"forecasts took {REPLAY_CPU_SECONDS:g} s of processor time: from {time_text(window.end)} on, "
                 "a cause that lasts is validated once an hour"
             )

@@ -55,7 +55,7 @@ class WriteErrors:
         self._reported: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def tell(self, what: str, error: BaseException) -> None:
+    def report(self, what: str, error: BaseException) -> None:
         """Count a failure, and log it unless the same was logged within a minute.
 
         Args:

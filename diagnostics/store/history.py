@@ -70,7 +70,9 @@ class History:
         self._settings, self._trouble, self._owns = settings, WriteErrors(meters), owns
         make_directory(settings.directory)
         url = database_of(settings, read_secret)
-        self._database = open_patiently(url, lambda error: self._trouble.tell("opening the database", error), patience)
+        self._database = open_patiently(
+            url, lambda error: self._trouble.report("opening the database", error), patience
+        )
         self._digest = Digest()
         self._digest.restore(self._open())
         self._writer = Writer(self._database, self._digest, meters, self._trouble)
@@ -110,7 +112,7 @@ class History:
             with self._database.engine.connect() as connection:
                 return read_journal(connection)
         except SQLAlchemyError as error:
-            self._trouble.tell("reading the journal", error)
+            self._trouble.report("reading the journal", error)
             return ()
 
     def slo_events(self, slo: Slo, since: float) -> Mapping[str, Bins]:
@@ -123,7 +125,7 @@ class History:
                 found = slo_events.read_bins(connection, slo, since)
                 return {name: bins for name, bins in found.items() if self._owns(name)}
         except SQLAlchemyError as error:
-            self._trouble.tell("reading the events of objectives", error)
+            self._trouble.report("reading the events of objectives", error)
             return {}
 
     def settle(self, patience: float) -> None:
@@ -143,7 +145,7 @@ class History:
         try:
             return raw.scrapes(self._settings.directory, deployment, since, time.time())
         except OSError as error:
-            self._trouble.tell("reading recorded bodies", error)
+            self._trouble.report("reading recorded bodies", error)
             return ()
 
     def open_incidents(self, deployment: str | None = None) -> Sequence[Incident]:
@@ -157,7 +159,7 @@ class History:
                 found = [incident_of(dict(row)) for row in connection.execute(query).mappings()]
                 return [one for one in found if self._owns(one.deployment)]
         except SQLAlchemyError as error:
-            self._trouble.tell("reading open incidents", error)
+            self._trouble.report("reading open incidents", error)
             return []
 
     def _closed(self, left: Path | None) -> None:

@@ -76,7 +76,7 @@ class Packer:
             try:
                 self._pack(one)
             except OSError as error:
-                self._trouble.tell("packing recorded bodies", error)
+                self._trouble.report("packing recorded bodies", error)
                 return  # there is no room; what is not packed can be read all the same
         self._trouble.over("packing recorded bodies")
 
@@ -122,7 +122,7 @@ class Packer:
             work()
             self._trouble.over("tidying recorded bodies")
         except Exception as error:  # noqa: BLE001 - the thread goes on whatever one file is like
-            self._trouble.tell("tidying recorded bodies", error)
+            self._trouble.report("tidying recorded bodies", error)
 
     def clear(self) -> None:
         """Remove what a process left that was killed while it packed: half a packed file, or one beside its source."""

@@ -128,7 +128,7 @@ class Recorder:
             self._trouble.over(what)
         except OSError as error:
             self._trouble.drop()
-            self._trouble.tell(what, error)
+            self._trouble.report(what, error)
 
     def _run(self) -> None:
         while True:
@@ -156,7 +156,7 @@ class Recorder:
         except Exception as error:
             # One absurd body must not end the recording of all others.
             self._trouble.drop()
-            self._trouble.tell(f"recording {deployment}", error)
+            self._trouble.report(f"recording {deployment}", error)
             log.debug("recording %s", deployment, exc_info=True)
 
     def _write(self, deployment: str, scrape: Scrape) -> None:
@@ -192,7 +192,7 @@ class Recorder:
         try:
             segment.close()
         except OSError as error:  # what it holds is whole, and is finished when there is room
-            self._trouble.tell(f"finishing a segment of {deployment}", error)
+            self._trouble.report(f"finishing a segment of {deployment}", error)
             self._closed(segment.path)
         else:
             self._trouble.over(f"finishing a segment of {deployment}")
@@ -208,6 +208,6 @@ class Recorder:
             try:
                 segment.sync()
             except OSError as error:
-                self._trouble.tell(f"recording {deployment}", error)
+                self._trouble.report(f"recording {deployment}", error)
             if now - segment.opened > self._seconds + _OVERDUE:
                 self._close(deployment)

@@ -122,7 +122,7 @@ class Writer:
                 return list(self._digest.apply(verdict))
         except Exception as error:
             self._trouble.drop()
-            self._trouble.tell("summing up a verdict", error)
+            self._trouble.report("summing up a verdict", error)
             log.debug("summing up a verdict", exc_info=True)
             return ()
 
@@ -144,7 +144,7 @@ class Writer:
             if time.monotonic() - self._called >= SECONDS_BETWEEN_CALLS:
                 self._call()
         except SQLAlchemyError as error:
-            self._trouble.tell(WHAT, error)
+            self._trouble.report(WHAT, error)
             if is_damage(error):
                 self._begin_anew(error)
             self._retry_at = time.monotonic() + self._pause
@@ -199,13 +199,13 @@ class Writer:
                 if is_passing(error) or is_damage(error):
                     raise
                 self._trouble.drop()
-                self._trouble.tell(WHAT, error)
+                self._trouble.report(WHAT, error)
 
     def _begin_anew(self, error: BaseException) -> None:
         try:
             self._database.begin_anew(error)
         except DiagError as again:
-            self._trouble.tell(WHAT, again)
+            self._trouble.report(WHAT, again)
             return
         self._pause = FIRST_PAUSE  # what held it up before is over: open incidents are missing until the next attempt
         with self._digesting:

@@ -176,7 +176,7 @@ def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
             after = run[-1].last
             continue
         following = next((spell.first for spell in spells if spell.first > run[-1].last), None)
-        reported = _telling(run[-1].entries)
+        reported = _most_informative(run[-1].entries)
         yield Outage(
             model=model,
             after=after,
@@ -189,7 +189,7 @@ def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
         )
 
 
-def _telling(entries: Sequence[IndexEntry]) -> IndexEntry:
+def _most_informative(entries: Sequence[IndexEntry]) -> IndexEntry:
     """Return the entry that says most of a model that is not ready."""
     return max(entries, key=lambda entry: (entry.reason not in ("", UNLOADED_REASON), entry.state == UNAVAILABLE))
 

@@ -81,7 +81,7 @@ class RecentSpans(SpanStore):
             counts.unauthenticated -= gone.unauthenticated
             self._kept -= gone.kept
             self._came -= gone.came
-        self._tell_share()
+        self._report_share()
 
 
 def _between(before: SpanCounts, after: SpanCounts, at: float, kept: float, came: float) -> _Arrival:

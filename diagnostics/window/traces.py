@@ -384,9 +384,9 @@ class SpanStore:
         """Add spans, or take them off, that were this share of what came to their receiver."""
         self._kept += spans
         self._came += spans / share
-        self._tell_share()
+        self._report_share()
 
-    def _tell_share(self) -> None:
+    def _report_share(self) -> None:
         # Whoever leaves traces out does so by the same ranks: what both leave out is not left out twice.
         received = self._kept / self._came if self._came else 1.0
         self.counts.kept_share = min(0.5**self._halvings, received)
@@ -420,7 +420,7 @@ class SpanStore:
         if self._drop_from_full_bands():
             return
         self._halvings = min(self._halvings + 1, 32)
-        self._tell_share()
+        self._report_share()
         self._drop([trace for trace in self._traces if not self._chosen(trace)])
         if self._held > self._max:
             oldest, room = [], self._held - self._max / 2
@@ -476,7 +476,7 @@ class SpanStore:
         self._held -= sum(_weight_of(self._traces.pop(trace)) for trace in old)
         if self._halvings and self._held < self._max / _ROOM_FOR_TWICE:
             self._halvings -= 1
-            self._tell_share()
+            self._report_share()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def config_labels(server: str, config: ModelConfig) -> tuple[str, ...]:
         "response_cache": _flag(config.response_cache),
         "version_policy": config.version_policy,
         "warmups": str(len(config.warmups)),
-        "inputs": _joined(sorted(_telling(config))),
+        "inputs": _joined(sorted(_informative(config))),
     }
     return tuple(values[name] for name in CONFIG_LABELS)
 
@@ -208,7 +208,7 @@ def _step(labels: Labels) -> EnsembleStep:
     )
 
 
-def _telling(config: ModelConfig) -> set[str]:
+def _informative(config: ModelConfig) -> set[str]:
     brought = {one.name for one in config.inputs}
     sampling = next((name for name in sorted(brought) if name.startswith(names.LLM_API_SAMPLING)), None)
     return (brought & _TELLING_INPUTS) | ({sampling} if sampling else set())

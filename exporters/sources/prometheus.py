@@ -131,7 +131,7 @@ _MISSED_SCRAPES = 5
 _PAGES = f'__name__=~"{"|".join(stored_names())}"'
 _SCRAPE = "let it scrape Triton's metrics page (port 8002), or look at the selector and the time"
 _SHOWN = 5
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,14 +150,16 @@ class StoredWindow:
     blind_spots: tuple[BlindSpot, ...]
 
 
-def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tell, *, configured: bool) -> StoredWindow:
+def read_window(
+    api: PrometheusApi, end: float, seconds: float | None, announce: Announce, *, configured: bool
+) -> StoredWindow:
     """Return what a store holds of the `seconds` before Unix second `end`.
 
     Args:
         api: the store.
         end: the last moment to look at.
         seconds: how long to look back; None is five minutes, or as long as twenty scrapes take.
-        tell: called with how long that is where it is not five minutes.
+        announce: called with how long that is where it is not five minutes.
         configured: whether configurations come from elsewhere.
 
     Raises:
@@ -170,7 +172,7 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
     interval = _interval(found)
     wanted = min(FEWEST_SCRAPES * interval, LONGEST_SECONDS)
     if seconds is None and wanted > span * 1.1:
-        tell(f"scrapes are {interval:.0f} s apart: the last {wanted / 60:.0f} minutes are looked at, not five")
+        announce(f"scrapes are {interval:.0f} s apart: the last {wanted / 60:.0f} minutes are looked at, not five")
         found, span = _prolonged(reader, found, end, span, wanted)
     if not found.series:
         raise CollectError(

@@ -113,7 +113,7 @@ _JSON, _FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 # What a query that asks for too much is refused with: limits (422), the store's timeout (503), a proxy's limit (413).
 _TOO_MUCH = frozenset({413, 422, 503})
 _GATEWAY_TIMEOUT = 504
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 class TooMuch(CollectError):
@@ -133,7 +133,7 @@ class PrometheusApi:
         options: SourceOptions,
         *,
         patience: float = PATIENCE_TIMEOUTS,
-        tell: Tell | None = None,
+        announce: Announce | None = None,
         less: str = "--since or a selector",
     ) -> None:
         """Prepare to ask.
@@ -142,13 +142,13 @@ class PrometheusApi:
             address: where the store is; its credentials win over those of `options`.
             options: how it is reached; a timeout that nobody chose is 30 seconds.
             patience: for how many timeouts, from now on, all questions together are asked.
-            tell: called with what is waited for where an answer takes long.
+            announce: called with what is waited for where an answer takes long.
             less: the options by which whoever asks asks for less.
 
         """
         timeout = STORE_TIMEOUT if options.timeout is None else options.timeout
         self.options = replace(options.for_user(address.user), timeout=timeout, max_body=MAX_ANSWER_BYTES)
-        self.address, self._tell, self._in_all, self._less = address, tell, patience * timeout, less
+        self.address, self._announce, self._in_all, self._less = address, announce, patience * timeout, less
         self._until = time.monotonic() + self._in_all
 
     @property
@@ -158,14 +158,14 @@ class PrometheusApi:
 
     def beside(self) -> PrometheusApi:
         """Return the store, asked of what else is stored of the same place, within the same time."""
-        other = PrometheusApi(self.address.beside(), self.options, tell=self._tell, less=self._less)
+        other = PrometheusApi(self.address.beside(), self.options, announce=self._announce, less=self._less)
         other._in_all, other._until = self._in_all, self._until
         return other
 
-    def tell(self, text: str) -> None:
+    def announce(self, text: str) -> None:
         """Wake whoever waits."""
-        if self._tell is not None:
-            self._tell(text)
+        if self._announce is not None:
+            self._announce(text)
 
     def clock(self) -> float:
         """Return the store's own Unix seconds: a reader's clock may be wrong."""
@@ -221,7 +221,9 @@ class PrometheusApi:
         if left <= 0:
             raise self._over(question)
         timeout = min(self.options.read_timeout, left)
-        waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {round(timeout, 1):g} s for {where}: {question}"])
+        waiting = Timer(
+            SILENT_SECONDS, self.announce, [f"waiting up to {round(timeout, 1):g} s for {where}: {question}"]
+        )
         waiting.daemon = True
         waiting.start()
         try:

@@ -84,7 +84,7 @@ class SampleReader:
         """Say why it takes long, where it does; return whether that was said."""
         slow = time.monotonic() - began >= SILENT_SECONDS
         if slow:
-            self.api.tell(f"{refusal.what}: it is asked for in ever smaller parts")
+            self.api.announce(f"{refusal.what}: it is asked for in ever smaller parts")
         return slow
 
     def _ask(self, matchers: Sequence[str], part: SampleQuery) -> QueryResult:

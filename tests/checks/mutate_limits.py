@@ -71,11 +71,11 @@ def _literals(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST, str]]:
     for node in ast.walk(function):
         where = f"{function.name}: {ast.unparse(node)}" if isinstance(node, ast.Compare | ast.BinOp) else ""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
-            yield from ((where, node, field) for field in ("left", "right") if _telling(getattr(node, field)))
+            yield from ((where, node, field) for field in ("left", "right") if _is_informative(getattr(node, field)))
         elif isinstance(node, ast.Compare):
-            if _telling(node.left):
+            if _is_informative(node.left):
                 yield where, node, "left"
-            if len(node.comparators) == 1 and _telling(node.comparators[0]):
+            if len(node.comparators) == 1 and _is_informative(node.comparators[0]):
                 yield where, node, "comparators"
         elif isinstance(node, ast.Call):
             yield from ((f"{function.name}: {ast.unparse(node)}", one, "value") for one in _arguments_of(node))
@@ -84,12 +84,12 @@ def _literals(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST, str]]:
 def _arguments_of(call: ast.Call) -> Iterator[ast.AST]:
     """Yield the holders of fractions that a call is given, wrapped so that they can be replaced."""
     for index, one in enumerate(call.args):
-        if isinstance(one, ast.Constant) and isinstance(one.value, float) and _telling(one):
+        if isinstance(one, ast.Constant) and isinstance(one.value, float) and _is_informative(one):
             call.args[index] = held = ast.NamedExpr(target=ast.Name("_", ast.Store()), value=one)
             yield held
 
 
-def _telling(node: ast.AST) -> bool:
+def _is_informative(node: ast.AST) -> bool:
     number = isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
     return number and node.value not in PLAIN  # type: ignore[attr-defined]
 

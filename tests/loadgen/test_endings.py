@@ -79,7 +79,7 @@ def swept(diagnose: Callable[..., Any]) -> LoadSweep:
     )
     plan = Plan(loads=(1.0,), closed=True, seconds=0.02, warm_up=0.0, blocks=2)
     contender = Contender(target=asked, watcher=watcher)  # type: ignore[arg-type]
-    return LoadSweep(plan=plan, contenders=[contender], limits=RequestLimits(), tell=lambda _: None)
+    return LoadSweep(plan=plan, contenders=[contender], limits=RequestLimits(), announce=lambda _: None)
 
 
 def test_who_ends_a_test_during_a_diagnosis_keeps_what_was_measured() -> None:
@@ -100,9 +100,9 @@ def test_who_ends_a_test_during_a_diagnosis_keeps_what_was_measured() -> None:
 def test_a_cause_that_is_not_proven_in_time_is_none(
     monkeypatch: pytest.MonkeyPatch, *, explained: bool, stated: str
 ) -> None:
-    def late(_: Any, __: str, tell: Callable[[Any], None]) -> None:
+    def late(_: Any, __: str, announce: Callable[[Any], None]) -> None:
         if explained:
-            tell("found")
+            announce("found")
         raise OutOfTimeError
 
     known = watching.Diagnosis(verdict="degraded", cause="x of y", text="x it is")

@@ -132,7 +132,7 @@ def test_a_store_that_goes_on_refusing_is_left_alone_and_that_is_stated(monkeypa
     fake, stated = stored(TRITON.scrapes(21), with_service=True), list[str]()
     monkeypatch.setattr(prometheus_samples, "SILENT_SECONDS", 0.0)
     with fake.running():
-        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(), patience=1.0, tell=stated.append)
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(), patience=1.0, announce=stated.append)
 
         def refuse_until_the_time_is_over(_: str) -> tuple[int, bytes]:
             monkeypatch.setattr(PrometheusApi, "left", 0.0 if len(fake.queries) > 3 else 1.0)
@@ -152,7 +152,7 @@ def test_a_store_that_hangs_is_requested_once_and_what_was_requested_is_stated()
     fake.refuse = lambda query: (503, b"") if "nv_" in query and release.wait(10) else None
     stated = list[str]()
     with fake.running():
-        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(timeout=0.1), tell=stated.append)
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(timeout=0.1), announce=stated.append)
         with pytest.raises(Late, match=r"no answer within 0.1 s to \{__name__=~.*--timeout"):
             read_window(api, api.clock(), None, stated.append, configured=False)
         release.set()
@@ -180,7 +180,7 @@ def test_what_is_waited_for_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     captured = list[str]()
     fake.refuse = lambda _: captured.append(stated.get(timeout=10))
     with fake.running():
-        PrometheusApi(parse_prometheus(fake.url), SourceOptions(), tell=stated.put).clock()
+        PrometheusApi(parse_prometheus(fake.url), SourceOptions(), announce=stated.put).clock()
     assert captured == [f"waiting up to 30 s for {fake.url}: time()"]
 
 

@@ -46,7 +46,7 @@ class Lived:
     def consume(self, evaluation: Evaluation) -> None:
         self.taken.append(evaluation)
 
-    def tell(self, one: Deployment, *scrapes: Scrape) -> None:
+    def put(self, one: Deployment, *scrapes: Scrape) -> None:
         for each in scrapes:
             one.give(each)
         self.evaluator.notify(one)
@@ -72,7 +72,7 @@ def slow_scrapes() -> Sequence[Scrape]:
 def test_a_verdict_reaches_the_board_and_every_consumer():
     with judging() as lived:
         one = deployment("chat", lived.metrics, open_after=1)
-        lived.tell(one, *slow_scrapes())
+        lived.put(one, *slow_scrapes())
         until(lambda: lived.taken)
     (evaluation,) = lived.taken
     assert evaluation.explanation.verdict is Verdict.DEGRADED
@@ -89,9 +89,9 @@ def test_bodies_of_one_deployment_that_break_the_verdict_stop_no_other(
     with judging() as lived:
         bad, good = deployment("bad", lived.metrics), deployment("good", lived.metrics)
         monkeypatch.setattr(bad, "evaluate", lambda **_: 1 / 0)
-        lived.tell(bad, scrape())
+        lived.put(bad, scrape())
         until(lambda: count(lived.metrics, "diag_errors_total", part="evaluate"))
-        lived.tell(good, scrape())
+        lived.put(good, scrape())
         until(lambda: lived.of("good"))
 
 
@@ -99,7 +99,7 @@ def test_bodies_of_one_deployment_that_break_the_verdict_stop_no_other(
 def test_absurd_bodies_are_judged_as_nothing(body: bytes):
     with judging() as lived:
         one = deployment("chat", lived.metrics)
-        lived.tell(one, scrape(body=body), scrape(body=body))
+        lived.put(one, scrape(body=body), scrape(body=body))
         until(lambda: lived.taken)
     assert lived.taken[0].explanation.verdict is Verdict.INSUFFICIENT_DATA
 
@@ -108,7 +108,7 @@ def test_news_that_come_while_a_deployment_waits_are_judged_together():
     lived = Lived()
     one = deployment("chat", lived.metrics)
     for each in slow_scrapes():
-        lived.tell(one, each)
+        lived.put(one, each)
     lived.evaluator.start()
     lived.evaluator.stop()
     assert len(lived.taken) == 1
@@ -119,7 +119,7 @@ def test_rounds_of_many_servers_make_one_verdict_an_interval():
         one = deployment("fleet", lived.metrics, interval=0.4)
         begun = time.monotonic()
         while time.monotonic() < begun + 0.7:
-            lived.tell(one, scrape())
+            lived.put(one, scrape())
             time.sleep(0.005)
     assert len(lived.taken) <= 5
 
@@ -127,9 +127,9 @@ def test_rounds_of_many_servers_make_one_verdict_an_interval():
 def test_the_end_judges_what_still_waits():
     with judging() as lived:
         one = deployment("chat", lived.metrics, interval=3_600.0)
-        lived.tell(one, scrape())
+        lived.put(one, scrape())
         until(lambda: lived.taken)
-        lived.tell(one, scrape())
+        lived.put(one, scrape())
     assert len(lived.taken) == 2
 
 
@@ -143,7 +143,7 @@ def test_the_end_waits_for_no_more_verdicts_than_a_few_seconds_bring(monkeypatch
     left.ended = True
     monkeypatch.setattr(first, "evaluate", lambda **_: go_on.wait(5) and 1 / 0)
     for one in (first, waiting, left):
-        lived.tell(one, scrape())
+        lived.put(one, scrape())
     lived.evaluator.start()
     ending = threading.Thread(target=lived.evaluator.stop)
     ending.start()
@@ -181,15 +181,15 @@ def test_the_lag_grows_while_a_verdict_is_being_made_and_lateness_is_reported_un
         return sum(getattr(line, "event", None) is event for line in caplog.records)
 
     lived.evaluator.start()
-    lived.tell(chat, scrape())
+    lived.put(chat, scrape())
     until(lambda: not chat._inbox.qsize())
     assert (shown("lag_seconds"), shown("late")) == (0, 0)
     clock.now += 29.0
-    lived.tell(chat, scrape())
+    lived.put(chat, scrape())
     assert (shown("lag_seconds"), shown("late"), metrics.faults.lasting()) == (29, 0, [])
     for _ in range(2):
         clock.now += 16.0
-        lived.tell(chat, scrape())
+        lived.put(chat, scrape())
     assert (shown("lag_seconds"), shown("late"), count(metrics, "diag_faults")) == (61, 1, 1)
     (fault,) = metrics.faults.lasting()
     assert (fault.what, fault.reason) == (
@@ -212,10 +212,10 @@ def test_data_of_a_deployment_whose_verdicts_fail_waits_on(monkeypatch: pytest.M
     monkeypatch.setattr(bad, "evaluate", lambda **_: 1 / 0)
     lived.evaluator.start()
     for times in (1, 2):
-        lived.tell(bad, scrape())
+        lived.put(bad, scrape())
         until(lambda times=times: count(metrics, "diag_errors_total", part="evaluate") == times)
         clock.now += 20.0
-    lived.tell(bad, scrape())
+    lived.put(bad, scrape())
     lived.evaluator.stop()
     assert [one.what for one in metrics.faults.lasting()] == ["evaluating bad"]
 
@@ -236,14 +236,14 @@ def test_forecasts_begin_for_half_the_time_after_which_a_verdict_is_late(monkeyp
 
     monkeypatch.setattr(deployments, "diagnose", noted)
     with judging() as lived:
-        lived.tell(deployment("chat", lived.metrics, interval=20.0), *slow_scrapes())
+        lived.put(deployment("chat", lived.metrics, interval=20.0), *slow_scrapes())
         until(lambda: lived.taken)
     assert [one.wall_seconds for one in budgets] == [30.0]
 
 
 def test_without_news_there_is_no_verdict():
     with judging() as lived:
-        lived.tell(deployment("chat", lived.metrics))
+        lived.put(deployment("chat", lived.metrics))
     assert lived.taken == []
 
 
@@ -259,10 +259,10 @@ def test_what_a_full_inbox_lets_fall_is_counted():
 def test_a_deployment_that_ended_closes_its_incidents_and_leaves_the_board():
     with judging() as lived:
         one = deployment("chat", lived.metrics, open_after=1)
-        lived.tell(one, *slow_scrapes())
+        lived.put(one, *slow_scrapes())
         until(lambda: lived.board.read().incidents)
         one.ended = True
-        lived.tell(one)
+        lived.put(one)
         until(lambda: len(lived.taken) == 2)
     assert {change.kind for change in lived.taken[1].changes} == {IncidentTransition.CLOSED}
     assert (dict(lived.board.read().evaluations), lived.board.read().incidents) == ({}, ())
@@ -357,7 +357,7 @@ def test_a_server_that_dies_while_verdicts_are_late_is_an_incident(answered: int
         for after in (5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
         for each in read
     ]
-    lived.tell(one, *(each for each in scrapes if each.mono >= moments[-answered]), *later)
+    lived.put(one, *(each for each in scrapes if each.mono >= moments[-answered]), *later)
     lived.evaluator.start()
     until(lambda: not one.behind)
     lived.evaluator.stop()
@@ -389,7 +389,7 @@ def test_simulations_take_a_part_of_the_thread_and_more_at_once():
 def test_what_forecasts_cost_is_part_of_what_a_verdict_does():
     with judging() as lived:
         for name in ("one", "other"):
-            lived.tell(deployment(name, lived.metrics, open_after=1), *slow_scrapes())
+            lived.put(deployment(name, lived.metrics, open_after=1), *slow_scrapes())
         until(lambda: len(lived.taken) > 1)
     for evaluation in lived.taken:
         assert 0 < evaluation.forecasting < evaluation.took

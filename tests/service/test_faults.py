@@ -41,7 +41,7 @@ def test_faults_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_fails_is_on_the_page_in_the_api_and_in_the_metrics_while_it_lasts() -> None:
     with Serving(("chat",)) as serving:
         trouble = WriteErrors(serving.metrics)
-        trouble.tell(WHAT, OSError(28, "No space left on <device>"))
+        trouble.report(WHAT, OSError(28, "No space left on <device>"))
         page = urlopen(serving.url, timeout=10).read().decode()
         assert "writing the history fails (once in " in page
         assert "No space left on &lt;device&gt;" in page

@@ -30,8 +30,8 @@ def later(scrapes: Sequence[Scrape], seconds: float) -> list[Scrape]:
 def charged(scrapes: Sequence[Scrape], model: str, reported: list[str] | None = None) -> dict[str, float]:
     """Return the share of the bad events that each check was charged with; all requests are bad."""
     slo = Slo(name="all", objective=0.99, sli=Triton(promise=Promise.LATENCY, model=model, seconds=1e-6))
-    tell = (reported if reported is not None else []).append
-    whole = count_recorded("here", [slo], scrapes, tell)["all"].over(0.0, float("inf"))
+    announce = (reported if reported is not None else []).append
+    whole = count_recorded("here", [slo], scrapes, announce)["all"].over(0.0, float("inf"))
     return {cause.check: bad / whole.tally.bad for cause, bad in whole.causes.items()}
 
 

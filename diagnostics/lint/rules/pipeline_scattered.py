@@ -80,12 +80,12 @@ def _writers(models: Iterable[ModelFolder]) -> Mapping[tuple[str, str | None], l
 def _feeding(engine: ModelFolder, writers: Mapping[tuple[str, str | None], list[str]]) -> list[str]:
     """Return the models that write at least two inputs that an engine needs, where their names are specific."""
     inputs = tensors(engine.config, "input") or () if engine.config else ()
-    needed = [one for one in inputs if one.optional is False and _telling(one)]
+    needed = [one for one in inputs if one.optional is False and _is_informative(one)]
     counts = Counter(name for one in needed for name in writers.get((_name(one), one.data_type), ()))
     return sorted(name for name, count in counts.items() if count >= _LEAST and name != engine.name)
 
 
-def _telling(tensor: DeclaredTensor) -> bool:
+def _is_informative(tensor: DeclaredTensor) -> bool:
     return _COMMON.fullmatch(tensor.name.lower()) is None
 
 

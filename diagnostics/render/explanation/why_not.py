@@ -31,14 +31,14 @@ def account_of(reported: Sequence[Noted]) -> str:
 
 def _one(result: Result, lines: Sequence[LedgerLine]) -> Iterator[str]:
     yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
-    yield from dict.fromkeys(clean(_shown(line)) for line in _telling(lines))
+    yield from dict.fromkeys(clean(_shown(line)) for line in _informative(lines))
     decided = _deciding(lines) if isinstance(result.outcome, Quiet) else None
     if decided is not None:
         yield clean(f"  decided by {decided.signal}: {_margin(decided)}")
     yield ""
 
 
-def _telling(lines: Sequence[LedgerLine]) -> list[LedgerLine]:
+def _informative(lines: Sequence[LedgerLine]) -> list[LedgerLine]:
     """Return the lines without those that only read what another line compares."""
     compared = {line.signal for line in lines if line.limit is not None}
     return [line for line in lines if line.limit is not None or line.signal not in compared]

@@ -70,9 +70,7 @@ class ConnectionLimiter(socket.socket):
         came = len(self.waiting) > before
         self.waiting.look()
         if ended := self.waiting.make_room(MOST_WAITING, HEADERS_WITHIN):
-            self._tell_ended(
-                ended, f"more than {MOST_WAITING} wait to be served: those without headers are ended first"
-            )
+            self._log_ended(ended, f"more than {MOST_WAITING} wait to be served: those without headers are ended first")
         elif came and len(self.waiting) <= MOST_WAITING // 2 and len(self._peers) <= MOST_CONNECTIONS // 2:
             self._metrics.faults.works(_WHAT)
         return refused or self.waiting.ready > 0
@@ -85,7 +83,7 @@ class ConnectionLimiter(socket.socket):
                 self.waiting.add(super().accept())
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._tell(error)
+                    self._log_full(error)
                 raise
             raise BlockingIOError
         made, address = accepted
@@ -100,7 +98,7 @@ class ConnectionLimiter(socket.socket):
         self.waiting.close()
         super().close()
 
-    def _tell(self, error: OSError) -> None:
+    def _log_full(self, error: OSError) -> None:
         """Log that there is no room; asyncio only once, as it pauses for that but first asks again a hundred times."""
         self._metrics.faults.failed(_WHAT, reason_of(error), FaultPart.HTTP)
         if time.monotonic() - self._exhausted < _RETRIED_AFTER:
@@ -109,12 +107,12 @@ class ConnectionLimiter(socket.socket):
 
     def _give_way(self) -> None:
         ended = self._peers.give_way(MOST_CONNECTIONS)
-        self._tell_ended(len(ended), f"more than {MOST_CONNECTIONS} are open at once: the oldest idle are ended")
+        self._log_ended(len(ended), f"more than {MOST_CONNECTIONS} are open at once: the oldest idle are ended")
         for one in ended:
             with contextlib.suppress(OSError):  # it ended by itself
                 one.shutdown(socket.SHUT_RDWR)
 
-    def _tell_ended(self, count: int, reason: str) -> None:
+    def _log_ended(self, count: int, reason: str) -> None:
         self._metrics.refused.labels("connections").inc(count)
         self._metrics.faults.failed(_WHAT, reason, FaultPart.HTTP)
 

@@ -256,7 +256,7 @@ class Credentials:
             config, token = self._read()
             self._refuse_other_kind(config, token)
         except UsageError as error:
-            self._tell(error)
+            self._log(error)
         else:
             self._apply(partial(self._take, config, token))
 
@@ -272,13 +272,13 @@ class Credentials:
             if config.tls is not None and self.tls is not None:
                 config.tls.load_into(self.tls)
         except UsageError as error:
-            self._tell(error)
+            self._log(error)
         else:
             self.config, self.token = config, token
             self._stamp = self._stamped()
             log.info("web configuration read anew")
 
-    def _tell(self, error: UsageError) -> None:
+    def _log(self, error: UsageError) -> None:
         self._failed()
         log.warning("the web configuration stays as it was: %s", error)
 

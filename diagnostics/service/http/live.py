@@ -102,8 +102,8 @@ class Live:
                 self._loop.call_soon_threadsafe(call)
 
     def _wake(self) -> None:
-        self.in_loop(self._tell)
+        self.in_loop(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         waiting, self._news = self._news, asyncio.Event()
         waiting.set()

@@ -126,7 +126,7 @@ class WebServer:
             self._up.set()
 
     async def _serve(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(_tell)
+        asyncio.get_running_loop().set_exception_handler(_log_error)
         serving = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
@@ -134,7 +134,7 @@ class WebServer:
         await serving
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what asyncio could not do, except for what the faults report for as long as it lasts."""
     if getattr(context.get("exception"), "errno", None) not in EXHAUSTED:
         loop.default_exception_handler(context)

@@ -98,7 +98,7 @@ class MessageBook:
             found = {one.id: one for one in incidents}
             for identifier, (_, end) in list(self._known.items()):
                 if identifier not in found:
-                    self._tell_end(identifier, end)
+                    self._notify_end(identifier, end)
             for incident in found.values():
                 if incident.id not in ending:
                     self._compare(incident, None)
@@ -165,12 +165,12 @@ class MessageBook:
         if not incident.open:
             self._known.pop(incident.id, None)
             self._version += 1
-            self._tell(IncidentEvent.CLOSED, incident, explanation)
+            self._notify(IncidentEvent.CLOSED, incident, explanation)
             return
         if known is None:
-            self._tell(IncidentEvent.OPENED, incident, explanation)
+            self._notify(IncidentEvent.OPENED, incident, explanation)
         elif known[0] != incident.severity.value:
-            self._tell(IncidentEvent.SEVERITY_CHANGED, incident, explanation)
+            self._notify(IncidentEvent.SEVERITY_CHANGED, incident, explanation)
         else:
             return
         self._remember(incident)
@@ -180,11 +180,11 @@ class MessageBook:
         self._known[incident.id] = (incident.severity.value, end)
         self._version += 1
 
-    def _tell(self, reported: IncidentEvent, incident: Incident, explanation: Explanation | None) -> None:
+    def _notify(self, reported: IncidentEvent, incident: Incident, explanation: Explanation | None) -> None:
         if reported in self._chosen.events:
             self._put(message_id(reported, incident), self._compose(reported, incident, explanation))
 
-    def _tell_end(self, identifier: str, end: Json) -> None:
+    def _notify_end(self, identifier: str, end: Json) -> None:
         del self._known[identifier]
         if IncidentEvent.CLOSED in self._chosen.events:
             end["incident"]["closed"] = self._clock()

@@ -134,7 +134,7 @@ class Channel:
         """Save soon; returns at once."""
         self._saving.nudge()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Look for news, in all threads; returns at once."""
         self._show()
         self._saving.nudge()
@@ -245,7 +245,7 @@ class Notifier:
         heard = self._audible(evaluation)
         for channel in self._channels:
             if channel.book.consume(heard):
-                channel.tell()
+                channel.notify()
 
     def start(self) -> None:
         """Begin to send."""

@@ -90,9 +90,9 @@ class Receipt:
             yield reported
         except Exception as error:  # noqa: BLE001 - whatever it fails at, the thread that sends must go on
             self._captured.note(type(error).__name__)
-        self._tell(taken)
+        self._report(taken)
 
-    def _tell(self, taken: bool) -> None:
+    def _report(self, taken: bool) -> None:
         reason, sending = self._captured.reason, f"sending {self._what} to {self._where}"
         if taken:
             self._metrics.faults.works(sending)
