@@ -8,9 +8,11 @@ time to the first token, less the wait for a slot, less the iteration around it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from itertools import accumulate
+from math import exp, sqrt
 from random import Random
 from statistics import fmean
 
@@ -28,7 +30,9 @@ from diagnostics.forecast.engine_window import (
     measured_engine,
     points_of,
     refuse_several_tokens,
+    shown_part,
 )
+from diagnostics.forecast.engines import engine_drift
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.signals.engine_history import EngineHistory, EngineStep
 from diagnostics.signals.signal import Subject
@@ -42,7 +46,7 @@ _LEAST_SPREAD = 0.25
 # The part of a decoding iteration that grows with its requests, where that was not seen. Reading the weights, which all
 # share, bounds few requests; their keys and values bound many: an engine that imitates measured ones takes from 6 ms to
 # 34 ms as its cache fills (NVIDIA Dynamo 1.6.1, mocker).
-_CROWDING, _MOST_CROWDING = 0.4, 0.8
+_MOST_CROWDING = 0.8
 # Tokens that may take this many times as long at one end of the interval as at the other say nothing of a change.
 _MOST_UNCERTAIN = 1.5
 # First tokens that tell what a prompt costs where nobody waits for a slot.
@@ -161,6 +165,7 @@ def fit_loop(evidence: WindowEvidence, on: Subject) -> FittedLoop:
         slots_stated=slots_stated,
         prompt_now=load.prompt.mean,
         held_now=fitting.held,
+        error=engine_drift(evidence, on),
     )
 
 
@@ -186,47 +191,39 @@ class _Fitting:
         timed = any(step.queued_seconds is not None for step in history.steps)
         self._firsts = () if timed or _noted_at_end(history) else _unqueued(history, limits.slots)
         self.seen = _spread(points) >= _LEAST_SPREAD
+        self.shown = shown_part(history, measured)
         # A request is half written on average, and leaves half of its last block empty.
         self.held = load.prompt.mean + load.answer.mean / 2 + (limits.block_tokens - 1) / 2
+        self._most = min(limits.slots, limits.cache_tokens / self.held)
 
     def drawn(self, rng: Random) -> IterationCost:
         """Return the cost by as many stretches, drawn from the window's with some of them several times."""
         points = rng.choices(self._points, k=len(self._points))
-        if self._firsts:
-            firsts = rng.choices(self._firsts, k=len(self._firsts))
-            return self.cost(points, firsts, _MOST_CROWDING * rng.random())
-        return self.cost(points, None, _MOST_CROWDING * rng.random())
+        firsts = rng.choices(self._firsts, k=len(self._firsts)) if self._firsts else ()
+        return self.cost(points, firsts, rng.random())
 
     def cost(
-        self,
-        points: Sequence[IterationPoint],
-        firsts: Sequence[EngineStep] | None = None,
-        crowding: float = _CROWDING,
+        self, points: Sequence[IterationPoint], firsts: Sequence[EngineStep] = (), share: float = 0.5
     ) -> IterationCost:
-        """Return the cost; `crowding` is the part that grows with requests where that is not seen."""
+        """Return the cost; `share` is how probable less is for a request that decodes, by default the middle."""
         line, per_token = (0.0, 0.0), 0.0
         for _ in range(_ROUNDS):
-            line = self._line(points, per_token, crowding)
+            line = self._line(points, per_token, share)
             found = self._per_token(line, firsts or self._firsts)
             per_token = _slope_of_tokens(points, line) if found is None else found
         # What each request adds is the reading of its keys and values, as the weights are read for all at once (Pope et
         # al. 2022, "Efficiently scaling transformer inference").
         return IterationCost(base=line[0], per_held=line[1] / self.held, per_token=per_token)
 
-    def _line(self, points: Sequence[IterationPoint], per_token: float, crowding: float) -> tuple[float, float]:
+    def _line(self, points: Sequence[IterationPoint], per_token: float, share: float) -> tuple[float, float]:
         """Return seconds of an iteration, and of each request that decodes in it, without what prompts add."""
-        left = [max(one.seconds - per_token * one.tokens, one.seconds / 10) for one in points]
-        weight = sum(one.weight for one in points)
-        x = sum(one.decoding * one.weight for one in points) / weight
-        y = sum(each * one.weight for each, one in zip(left, points, strict=True)) / weight
+        x, y = _middle(points, per_token)
         if not self.seen:
-            return y * (1 - crowding), y * crowding / x
-        square = sum((one.decoding - x) ** 2 * one.weight for one in points)
-        product = sum((one.decoding - x) * (each - y) * one.weight for each, one in zip(left, points, strict=True))
-        slope = min(max(product / square if square else 0.0, 0.0), _STEEPEST * y / x)
+            return y * (1 - share * _MOST_CROWDING), y * share * _MOST_CROWDING / x
+        slope = min(_slope(self._points, per_token, self.shown, self._most, share), _STEEPEST * y / x)
         return y - slope * x, slope
 
-    def _per_token(self, line: tuple[float, float], firsts: Sequence[EngineStep] | None) -> float | None:
+    def _per_token(self, line: tuple[float, float], firsts: Sequence[EngineStep]) -> float | None:
         """Return what a token of a prompt adds, by the time to the first token; None where that is not exported."""
         mean, measured = self._load.prompt.mean, self._measured
         iteration = line[0] + line[1] * measured.running
@@ -264,6 +261,51 @@ class _Fitting:
 _ROUNDS = 4
 # An iteration takes some time whoever is in it.
 _STEEPEST = 0.95
+
+
+def _without_prompts(one: IterationPoint, per_token: float) -> float:
+    return max(one.seconds - per_token * one.tokens, one.seconds / 10)
+
+
+def _middle(points: Sequence[IterationPoint], per_token: float) -> tuple[float, float]:
+    """Return the mean requests that decode, and the mean seconds of an iteration without what prompts add."""
+    weight = sum(one.weight for one in points)
+    x = sum(one.decoding * one.weight for one in points) / weight
+    return x, sum(_without_prompts(one, per_token) * one.weight for one in points) / weight
+
+
+def _slope(points: Sequence[IterationPoint], per_token: float, shown: float, most: float, share: float) -> float:
+    """Return what a request that decodes adds to an iteration; a `share` of what is probable lies below.
+
+    The error of the least squares is that of a line through so few points (Student's t). It is larger where a part
+    `shown` of what the requests differ by is of the stretch itself, by what dividing the slope by it would make it
+    (Carroll et al., Measurement error in nonlinear models, 2006, chapter 3). Of slopes, the mean is expected that
+    lengthens iterations by `_MOST_CROWDING` up to `most` requests, and nothing else (exponential: Jaynes, Information
+    theory and statistical mechanics, 1957).
+    """
+    x, y = _middle(points, per_token)
+    left = [(one.decoding - x, _without_prompts(one, per_token) - y, one.weight) for one in points]
+    square = sum(away**2 * each for away, _, each in left)
+    flat = sum(away * off * each for away, off, each in left) / square
+    free = max(len(points) - _LINE, 1)
+    rest = sum((off - flat * away) ** 2 * each for away, off, each in left)
+    # Times that lie on a line to the last digit were rounded, or made: the grid tells no more.
+    steepest = _STEEPEST * y / x
+    error = max(sqrt(rest / square / free) / shown, steepest / _GRID)
+    used = min(x / most, 1.0)
+    usual = y / x * _MOST_CROWDING * used / (1 - _MOST_CROWDING * (1 - used))
+    grid = [steepest * (number + 0.5) / _GRID for number in range(_GRID)]
+    below = list(accumulate(_student((one - flat) / error, free) * exp(-one / usual) for one in grid))
+    return grid[min(bisect_left(below, share * below[-1]), _GRID - 1)]
+
+
+def _student(value: float, free: int) -> float:
+    """Return the density of Student's t, but for its scale."""
+    return float((1 + value**2 / free) ** (-(free + 1) / 2))
+
+
+# What a line takes of the points' freedom, and slopes that are told apart.
+_LINE, _GRID = 2, 400
 
 
 def _spread(points: Sequence[IterationPoint]) -> float:

@@ -14,10 +14,9 @@ from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.engine_fit import FittedLoop, fit_loop
 from diagnostics.forecast.engine_forecast import LOOP_SETTINGS, changed_loop, engine_performance, lasting, settled_loop
 from diagnostics.forecast.engine_window import MeasuredEngine
-from diagnostics.forecast.fitted import Fitted, Unpredictable, drift
+from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.performance import EngineLatency, Estimate, Performance
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.signals.engine_iterations import ENGINE_ITERATION_SECONDS
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop
@@ -132,8 +131,7 @@ def _fitted(evidence: WindowEvidence, fitted: Fitted, on: Subject, model: str) -
     elif load.clients:
         load = replace(load, rate=loop.measured.throughput, clients=0)
     measured: MeasuredEngine = replace(loop.measured, latency=seconds, first_token=None)
-    error = drift(evidence, engine, ENGINE_ITERATION_SECONDS)
-    loop = lasting(settled_loop(replace(loop, load=load, measured=measured, error=error).middle()), seconds)
+    loop = lasting(settled_loop(replace(loop, load=load, measured=measured).middle()), seconds)
     now = engine_performance(loop).mean
     if now is None or abs(now.value - seconds) > _OFF * seconds:
         raise Unpredictable(

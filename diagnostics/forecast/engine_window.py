@@ -82,6 +82,10 @@ class MeasuredEngine:
 
 def points_of(history: EngineHistory) -> list[IterationPoint]:
     """Return the iterations of each stretch, from what tells them best: listed, by times between tokens, counted."""
+    return _listed_points(history) or _timed_points(history) or _counted_points(history)
+
+
+def _listed_points(history: EngineHistory) -> list[IterationPoint]:
     samples = history.reads.samples if history.reads else ()
     listed = [
         IterationPoint(
@@ -90,11 +94,15 @@ def points_of(history: EngineHistory) -> list[IterationPoint]:
         for one in samples
         if one.iteration_seconds and one.generation
     ]
-    if len(listed) >= _FEWEST_LISTED:
-        return listed
+    return listed if len(listed) >= _FEWEST_LISTED else []
+
+
+def _timed_points(history: EngineHistory) -> list[IterationPoint]:
     timed = [point for step in history.steps if (point := _timed(step)) is not None]
-    if len(timed) >= FEWEST_POINTS and sum(point.weight for point in timed) >= FEWEST_GAPS:
-        return timed
+    return timed if len(timed) >= FEWEST_POINTS and sum(point.weight for point in timed) >= FEWEST_GAPS else []
+
+
+def _counted_points(history: EngineHistory) -> list[IterationPoint]:
     return [point for step in history.steps if (point := _counted(step)) is not None]
 
 
@@ -123,6 +131,22 @@ def _counted(step: EngineStep) -> IterationPoint | None:
     each = fmean(one.context_tokens or 0.0 for one in (before, after)) if read is None else read / step.iterations
     seconds = step.seconds / step.iterations
     return IterationPoint(seconds=seconds, decoding=max(decoding, 1.0), tokens=each, weight=step.iterations)
+
+
+def shown_part(history: EngineHistory, measured: MeasuredEngine) -> float:
+    """Return how much of what the points' decoding requests differ by is of their stretches; 1 where all of it is.
+
+    Counted iterations are set against the requests that ran at both ends of a stretch. Of those of its middle, they
+    show as much as a request lasts of it: the correlation of how many are in M/G/∞ where all last as long.
+    """
+    if _listed_points(history) or _timed_points(history):
+        return 1.0
+    lasts = measured.running / measured.throughput
+    return min(max(lasts / fmean(step.seconds for step in history.steps), _LEAST_SHOWN), 1.0)
+
+
+# Below, what is seen of a stretch is chance.
+_LEAST_SHOWN = 0.1
 
 
 def measured_engine(history: EngineHistory, points: Sequence[IterationPoint]) -> MeasuredEngine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf
 from statistics import fmean
 
@@ -11,11 +11,14 @@ import pytest
 from diagnostics.diagnosis.proposing import ChangeRequest, proposed, swept
 from diagnostics.errors import UsageError
 from diagnostics.forecast.engine_loop import EngineLimits, EngineLoad, IterationCost, TokenCount, simulate_engine
+from diagnostics.forecast.engine_window import MeasuredEngine, shown_part
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.performance import EngineLatency
 from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report
 from diagnostics.render.text import as_text
+from diagnostics.signals.engine_history import EngineHistory, EngineStep
+from diagnostics.wire.engine import EngineSample
 from tests.forecast.engine_pages import served
 
 COST = IterationCost(base=0.012, per_held=2.4e-6, per_token=0.00006)
@@ -178,3 +181,51 @@ def test_a_setting_that_the_server_does_not_have_is_refused(path: str) -> None:
 def test_lengths_are_of_engines_alone_and_have_to_be_read() -> None:
     with pytest.raises(UsageError, match="cannot read the length"):
         predicted(ChangeRequest(prompt_tokens="long"))
+
+
+def width(request: ChangeRequest) -> float:
+    """Return by which factor the ends of the interval of a token's time differ."""
+    found = proposed(served(replace(LIMITS, cache_tokens=64_000), COST, LOAD), request).forecast.predicted.engine
+    assert found is not None
+    assert found.per_token is not None
+    assert found.per_token.high is not None
+    return found.per_token.high / found.per_token.low
+
+
+def test_an_interval_is_wider_for_more_requests_than_ran_in_the_window() -> None:
+    near, far = (width(ChangeRequest(settings=("engine.max_num_seqs=64",), rate=rate)) for rate in ("1.1x", "2x"))
+
+    # Two servers of one engine differ by 10 % each (BETWEEN_SERVERS): 90 % of pairs are within 1.26 on either side.
+    assert near > 1.26**2
+    assert 1.3 * near < far < 3 * near
+
+
+def history(lasts: float, stretch: float = 1.0) -> tuple[EngineHistory, MeasuredEngine]:
+    """Return counted iterations of an engine whose requests last so many seconds."""
+    gauges = EngineSample(at=0.0, scheduled=4.0, waiting=0.0)
+    none = dict.fromkeys(field.name for field in fields(EngineStep))
+    steps = tuple(
+        EngineStep(
+            **{
+                **none,
+                "start": at,
+                "end": at + stretch,
+                "ended": 1.0,
+                "iterations": 9.0,
+                "before": gauges,
+                "after": gauges,
+            }
+        )
+        for at in (0.0, stretch)
+    )
+    nothing = dict.fromkeys(field.name for field in fields(EngineHistory))
+    measured = dict.fromkeys((field.name for field in fields(MeasuredEngine)), None)
+    return (
+        EngineHistory(**{**nothing, "steps": steps}),
+        MeasuredEngine(**{**measured, "running": 4.0, "throughput": 4.0 / lasts, "span": 2 * stretch}),
+    )
+
+
+@pytest.mark.parametrize(("lasts", "shown"), [(0.5, 0.5), (0.9, 0.9), (3.0, 1.0), (0.01, 0.1)])
+def test_the_ends_of_a_stretch_show_as_much_of_it_as_a_request_lasts(lasts: float, shown: float) -> None:
+    assert shown_part(*history(lasts)) == pytest.approx(shown)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import log
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -267,13 +268,35 @@ def _summary(results: Sequence[EngineResult]) -> Iterator[str]:
         f"{len(results) - len(predicted)} refused."
     )
     yield ""
-    yield from _table("", ("numbers", "median error", f"within {GOAL:.0%}", "inside the 90 % interval"))
+    heads = ("numbers", "median error", f"within {GOAL:.0%}", "inside the 90 % interval", "its width", "its score")
+    yield from _table("", heads)
     for at, name in enumerate(_QUANTITIES):
         known = [(made, seen) for one in stable for made, seen in [one.quantities()[at]] if made is not None]
         errors = sorted(abs(made.value / seen - 1) for made, seen in known)
         middle = f"{median(errors):.0%}" if errors else ""
         inside, near = sum(_is_inside(made, seen) for made, seen in known), sum(one <= GOAL for one in errors)
-        yield _row(name, (str(len(known)), middle, f"{near} of {len(known)}", f"{inside} of {len(known)}"))
+        score = f"{fmean(score_of(made, seen) for made, seen in known):.2f}" if known else ""
+        width = f"×{median(_width(made) for made, _ in known):.2g}" if known else ""
+        counts = (f"{near} of {len(known)}", f"{inside} of {len(known)}")
+        yield _row(name, (str(len(known)), middle, *counts, width, score))
+
+
+def score_of(made: Estimate, seen: float) -> float:
+    """Return the interval score of a forecast's logarithm, less is better (Gneiting and Raftery 2007, equation 43).
+
+    It is the width, and where the interval missed, by how much, times two over the part that may be outside.
+    """
+    low, high, true = log(made.low), log(made.high or made.low * _OPEN), log(seen)
+    return high - low + 2 / _OUTSIDE * (max(low - true, 0.0) + max(true - high, 0.0))
+
+
+# An interval without an upper end scores as one whose ends differ by this factor.
+_OPEN = 1000.0
+_OUTSIDE = 0.1
+
+
+def _width(made: Estimate) -> float:
+    return (made.high or made.low * _OPEN) / made.low
 
 
 def pair_line(one: EngineResult) -> str:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import groupby
+from math import log, sqrt
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
+from diagnostics.forecast.engine_window import measured_engine, points_of, shown_part
+from diagnostics.forecast.engines import BETWEEN_SERVERS
+from diagnostics.forecast.performance import Estimate
+from diagnostics.signals.signal import Subject
 from tests.prediction.engines import (
     FOLDERS,
     EnginePair,
     EngineRecording,
     engine_lines,
+    evidence_of,
     measured,
     pair_line,
     pairs,
     recordings,
     result,
+    score_of,
 )
 from tests.prediction.readme import ENGINES, block_lines
 
@@ -127,3 +137,64 @@ def test_the_page_shows_what_is_predicted(numbers: str) -> None:
 
 def test_a_table_counts_what_is_within_the_goal() -> None:
     assert next(engine_lines([])) == "0 pairs: 0 with numbers, 0 predicted not to keep up, 0 refused."
+
+
+def test_a_score_is_the_width_and_twenty_times_what_was_missed() -> None:
+    made = Estimate(value=0.02, low=0.01, high=0.04)
+
+    assert score_of(made, 0.01) == pytest.approx(log(4))
+    assert score_of(made, 0.08) == pytest.approx(log(4) + 20 * log(2))
+    assert score_of(made, 0.005) == pytest.approx(log(4) + 20 * log(2))
+    assert score_of(Estimate(value=0.02, low=0.01, high=None), 0.5) == pytest.approx(log(1000))
+
+
+Line = tuple[str, float, float, float, float]
+
+
+def line_of(recording: EngineRecording) -> Line:
+    """Return the deployment, the mean requests that decode, the mean iteration, and both sums of the line's slope."""
+    history = evidence_of(recording).evidence.engine_history(Subject(server="triton-0", model="engine"))
+    points = points_of(history)
+    shown, weight = shown_part(history, measured_engine(history, points)), sum(one.weight for one in points)
+    x = sum(one.decoding * one.weight for one in points) / weight
+    y = sum(one.seconds * one.weight for one in points) / weight
+    square = sum((one.decoding - x) ** 2 * one.weight for one in points)
+    return recording.fixed(), x, y, shown * square, sum((one.decoding - x) * one.seconds * one.weight for one in points)
+
+
+def between(lines: Iterable[Line]) -> float:
+    """Return by which part iterations with as many requests differ from one recording of a deployment to the next."""
+    found = sorted(lines)
+    slope = sum(one[4] for one in found) / sum(one[3] for one in found)
+    squares, free = 0.0, 0
+    for _, some in groupby(found, key=lambda one: one[0]):
+        group = list(some)
+        usual = fmean(x for _, x, _, _, _ in group)
+        level = [y - slope * (x - usual) for _, x, y, _, _ in group]
+        squares += sum((one * len(level) / sum(level) - 1) ** 2 for one in level)
+        free += len(level) - 1
+    return sqrt(squares / free)
+
+
+def test_servers_of_one_engine_differ_by_as_much_as_is_stated() -> None:
+    """Without any one of the recordings, others differ about as much: no single one tells it."""
+    found = recordings([ROOT / FOLDERS[0]])
+    alike = [one for one in found if sum(one.fixed() == other.fixed() for other in found) > 1]
+    lines = [line_of(one) for one in alike]
+    without = [between(lines[:number] + lines[number + 1 :]) for number in range(len(lines))]
+
+    assert len(lines) == 11
+    assert 0.9 * min(without) < BETWEEN_SERVERS < max(without) < 1.6 * min(without)
+
+
+def test_intervals_hold_about_what_they_claim_without_saying_nothing() -> None:
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in block_lines(PAGE, ENGINES)
+        if line.startswith(("| TTFT", "| per token", "| whole"))
+    ]
+    inside = [[int(part) for part in row[4].split(" of ")] for row in rows]
+
+    assert len(rows) == 4
+    assert sum(held for held, _ in inside) >= 0.85 * sum(every for _, every in inside)
+    assert all(float(row[5].removeprefix("×")) < 4 for row in rows)
