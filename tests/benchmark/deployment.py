@@ -113,6 +113,7 @@ def write(deployment: Deployment, into: Path) -> Path:
         _folder(into, name, config)
     for spec in deployment.stages:
         shutil.copy(_MODELS / "stage_model.py", into / spec.name / "1/model.py")
+        shutil.copy(_MODELS / "own.py", into / spec.name / "1/own.py")
         shutil.copy(common / "stage.py", into / spec.name / "1/stage.py")
     if deployment.engine is not None:
         _engine_code(deployment.engine, into)
@@ -133,6 +134,7 @@ def _engine_code(spec: EngineSpec, into: Path) -> None:
     for name in ("batcher.py", "gauges.py"):
         shutil.copy(standin / name, folder / name)
     shutil.copy(reference_root() / "common/stage.py", folder)
+    shutil.copy(_MODELS / "own.py", folder)
     shutil.copy(_MODELS / "engine_model.py", folder / "model.py")
 
 

@@ -25,8 +25,8 @@ from tests.prediction.observing import CARDS_VARIABLE, observe, visible_cards
 from tests.prediction.plan import Job
 from tests.prediction.serving import Served, serving
 
-# A process that waits for its GPU keeps a processor busy: four of them, the server, its client and the light stages.
-GPU_PROCESSORS = 8
+# Processes sleep while their GPU computes: one for what they launch, one for the server, and one for its client.
+GPU_PROCESSORS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

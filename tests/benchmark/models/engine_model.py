@@ -5,6 +5,7 @@ import json
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from batcher import InflightBatcher, Sequence
+from own import outgoing, wait_asleep
 from stage import Service, gpu_of
 from standin import TritonPythonModel as Standin
 
@@ -18,6 +19,7 @@ class StaticBatcher(InflightBatcher):
 
 class TritonPythonModel(Standin):
     def initialize(self, args):
+        wait_asleep(args)
         parameters = json.loads(args["model_config"])["parameters"]
         self.prompt = int(parameters["standin_prompt_tokens"]["string_value"])
         self.random = np.random.default_rng(1)
@@ -39,4 +41,4 @@ class TritonPythonModel(Standin):
         return Sequence((sender, data), self.prompt, tokens)
 
     def outputs(self, sequence):
-        return [pb_utils.Tensor.from_dlpack("OUT", np.array(sequence.owner[1], copy=True))]
+        return [outgoing("OUT", sequence.owner[1])]

@@ -4,6 +4,7 @@ import threading
 import time
 
 import triton_python_backend_utils as pb_utils
+from own import outgoing, wait_asleep
 from stage import Stage, tensor
 
 
@@ -17,6 +18,7 @@ class TritonPythonModel(Stage):
     """
 
     def initialize(self, args):
+        wait_asleep(args)
         super().initialize(args)
         time.sleep(float(self._text("standin_load_ms", "0")) / 1e3)
         self.hang_after = int(self._text("standin_hang_after", "0"))
@@ -31,7 +33,7 @@ class TritonPythonModel(Stage):
         return super().execute(requests)
 
     def answer(self, request):
-        return [pb_utils.Tensor("OUT", tensor(request, "IN"))]
+        return [outgoing("OUT", tensor(request, "IN"))]
 
     def _text(self, key, default):
         return self.parameters.get(key, {}).get("string_value", default)
