@@ -120,6 +120,20 @@ def test_a_prompt_longer_than_the_budget_is_read_in_parts() -> None:
     assert alone == pytest.approx([0.010 + 0.1, 4 * 0.010 + 0.1])
 
 
+def test_requests_that_decode_leave_the_rest_of_the_budget_to_prompts() -> None:
+    # Of 100 tokens 8 are theirs: the last 8 of a prompt are read in an iteration of their own.
+    load = EngineLoad(clients=9, **LENGTHS)
+    found = [
+        fmean(
+            one.first - one.started
+            for one in ended(simulate_engine(limits, IterationCost(base=1), load, seconds=9_000, warmup=900))
+        )
+        for limits in (EngineLimits(token_budget=100), EngineLimits(token_budget=200))
+    ]
+
+    assert found == pytest.approx([2, 1], rel=0.05)
+
+
 def test_other_requests_are_held_up_less_by_a_prompt_in_parts() -> None:
     load = EngineLoad(rate=2, prompt=TokenCount(mean=2000), answer=TokenCount(mean=40))
 

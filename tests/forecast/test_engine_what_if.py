@@ -10,6 +10,7 @@ import pytest
 
 from diagnostics.diagnosis.proposing import ChangeRequest, proposed, swept
 from diagnostics.errors import UsageError
+from diagnostics.forecast import engine_fit
 from diagnostics.forecast.engine_loop import EngineLimits, EngineLoad, IterationCost, TokenCount, simulate_engine
 from diagnostics.forecast.engine_window import MeasuredEngine, shown_part
 from diagnostics.forecast.fitted import Unpredictable
@@ -18,6 +19,7 @@ from diagnostics.render.forecast.document import forecast_document
 from diagnostics.render.forecast.json import forecast_report
 from diagnostics.render.text import as_text
 from diagnostics.signals.engine_history import EngineHistory, EngineStep
+from diagnostics.signals.signal import Scope
 from diagnostics.wire.engine import EngineSample
 from tests.forecast.engine_pages import served
 
@@ -107,6 +109,18 @@ def test_a_token_budget_makes_prompts_wait_as_predicted() -> None:
 
     budget = replace(LIMITS, slots=inf, token_budget=256)
     assert found == pytest.approx(truth(budget, load), rel=GOAL)
+
+
+def test_what_a_token_of_a_prompt_costs_leaves_out_the_iterations_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(LIMITS, slots=inf, token_budget=128)
+    seen = served(small, COST, LONGER)
+    (on,) = (one for one in seen.evidence.subjects(Scope.MODEL) if seen.evidence.is_engine(one))
+
+    def cost(limits: EngineLimits) -> float:
+        monkeypatch.setattr(engine_fit, "limits_of_engine", lambda *_: (limits, [], True))
+        return engine_fit.fit_loop(seen.evidence, on).cost.per_token
+
+    assert COST.per_token <= cost(small) < 2 * COST.per_token < cost(replace(small, token_budget=inf))
 
 
 def test_a_load_beyond_what_it_carries_has_no_number() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.diagnosis.proposing import ChangeRequest, proposed
+from diagnostics.diagnosis.proposing import ChangeRequest, proposed, swept
 from diagnostics.errors import DiagError
 from diagnostics.forecast.engine_loop import (
     GUARANTEED_NO_EVICT,
@@ -105,3 +105,9 @@ def test_several_tokens_an_iteration_are_refused(run: EngineRun) -> None:
 
     with pytest.raises(DiagError, match="requests get several tokens at once"):
         proposed(seen_in(slow), MORE)
+
+
+def test_the_token_budget_in_effect_is_the_one_of_the_page(run: EngineRun) -> None:
+    found = swept(seen_in(trtllm_pages(run, LIMITS, COST)), ChangeRequest(), "engine.max_num_tokens=4096,8192")
+
+    assert found.sweep.now == 1
