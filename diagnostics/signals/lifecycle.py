@@ -54,6 +54,11 @@ def worked(step: CounterStep) -> bool:
     )
 
 
+def is_first(step: CounterStep) -> bool:
+    """Return whether a step that worked holds the first executions since loading, also long after it."""
+    return step.opens or step.from_zero
+
+
 def _start(view: ModelView) -> _Start | Missing:
     for source in (STATISTICS, METRICS):
         steps = view.steps(source)
@@ -137,7 +142,7 @@ def warm_steps(steps: Sequence[CounterStep]) -> Sequence[CounterStep]:
 
     Of few steps the first since loading is left out where others follow: it counts the samples of a warm-up as well.
     """
-    if 1 < len(steps) < _MANY_STEPS and steps[0].opens:
+    if 1 < len(steps) < _MANY_STEPS and is_first(steps[0]):
         steps = steps[1:]
     if len(steps) < 3:
         return steps

@@ -9,7 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from diagnostics.signals.executions import STATISTICS_FIX
-from diagnostics.signals.lifecycle import execution_seconds, warm_steps, worked
+from diagnostics.signals.lifecycle import execution_seconds, is_first, warm_steps, worked
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.stalls import changes_capacity, loads_seen
 from diagnostics.units import Unit
@@ -135,7 +135,7 @@ def _usual_ratio(steps: Sequence[CounterStep], old: Mapping[int, float]) -> floa
 
 def _begins(steps: Sequence[CounterStep]) -> bool:
     """Return whether steps are the first since loading alone, whose executions may be cold or a warm-up's."""
-    return len(steps) == 1 and steps[0].opens
+    return len(steps) == 1 and is_first(steps[0])
 
 
 def _as_requests_met(

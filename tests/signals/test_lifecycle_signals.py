@@ -185,6 +185,16 @@ class TestVersions:
 
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(1.0)
 
+    @pytest.mark.parametrize("later", [0, 1, 2])
+    def test_first_executions_are_left_out_also_if_the_version_was_loaded_a_while_before(self, later: int) -> None:
+        cold = Did(requests=40, infer=2.0)
+        new = [*[ABSENT] * 5, Did(), Did(), cold, *[BUSY] * later]
+        window = reported({KEY: [*[BUSY] * 5, *[Did()] * (3 + later)], ("m", "2"): new})
+
+        found = VERSION_SLOWDOWN.read(view_of(window, "m", "2"))
+        assert found.value == (pytest.approx(1.0) if later else None)
+        assert "version-regression" not in {one.check for one in explained(window).findings}
+
     def test_the_same_version_is_compared_with_itself_before_a_reload(self) -> None:
         slow = Did(requests=40, infer=0.06)
         view = view_of(reported({KEY: [BUSY] * 5 + [Did(requests=40, infer=0.06, anew=True)] + [slow] * 5}), "m")
