@@ -121,7 +121,8 @@ def fate_of(label: Label, explanation: Explanation) -> tuple[Fate, str]:
         return Fate(found.outcome.value), stated
     if not label.healthy and all(_follows(finding, label) for finding in actionable):
         return Fate.CONSEQUENCE, stated
-    sure = max(finding.confidence for finding in actionable) > MOST_UNSURE
+    unlabelled = [finding for finding in actionable if not _follows(finding, label)]
+    sure = max(finding.confidence for finding in unlabelled or actionable[:1]) > MOST_UNSURE
     return Fate.WRONG if sure else Fate.UNSURE, f"{found.wrong}; {stated}"
 
 
