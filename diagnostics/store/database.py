@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,7 +98,10 @@ _LOCK = 0x64696167
 # The whole file is checked at the start where that takes no longer than a second or two.
 _CHECKED_BYTES = 200 * 2**20
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_OPTIONS = "-c statement_timeout=30000 -c lock_timeout=10000"
+_STATEMENT_SECONDS = 30
+_OPTIONS = f"-c statement_timeout={_STATEMENT_SECONDS * 1000} -c lock_timeout=10000"
+# A server that lives has ended a statement by then. When the service ends, nobody waits that long for one that hangs.
+_ANSWER_SECONDS, _LAST_ANSWER_SECONDS = _STATEMENT_SECONDS + 5.0, 5.0
 
 
 class Database:
@@ -124,7 +127,8 @@ class Database:
         self.url, self._damaged = url, damaged
         self._path = Path(url.database or "")
         self._opened: tuple[int, int] | None = None
-        self.engine = _engine(url)
+        self._patience = _ANSWER_SECONDS
+        self.engine = self._engine()
         try:
             self._prepare()
         except DatabaseError as error:
@@ -161,7 +165,7 @@ class Database:
             if damaged:
                 self._damaged(error)
                 log.warning("the history's database was damaged and is kept as %s", _set_aside(self._path))
-            self.engine = _engine(self.url)
+            self.engine = self._engine()
             self._prepare()
         except (OSError, DatabaseError) as again:
             if damaged or not is_damage(again):
@@ -171,9 +175,16 @@ class Database:
             if not damaged:  # what was out of reach for a while, and is there again, was not begun anew
                 self._damaged(error)
 
+    def hurry(self) -> None:
+        """Wait only briefly for PostgreSQL from now on, also for what it was asked before: the service ends."""
+        self._patience = _LAST_ANSWER_SECONDS
+
     def close(self) -> None:
         """Let go of all connections."""
         self.engine.dispose()
+
+    def _engine(self) -> Engine:
+        return _engine(self.url, lambda: self._patience)
 
     def _prepare(self) -> None:
         if self.dialect == SQLITE:
@@ -283,7 +294,7 @@ def migrate(connection: Connection, shown: str, revision: str = "head") -> None:
         log.info("the history's schema is now %s", now)
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, patience: Callable[[], float]) -> Engine:
     if url.get_backend_name() == SQLITE:
         Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
@@ -292,9 +303,19 @@ def _engine(url: URL) -> Engine:
         return engine
     arguments = {"connect_timeout": _CONNECT_SECONDS, "options": _OPTIONS}
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+        from diagnostics.store.postgres import TimelyConnection
+
+        engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
     except ModuleNotFoundError as error:
         raise not_installed(error, "postgresql", where="history.database") from None
+
+    def connect(_: object, __: object, given: Sequence[Any], more: Mapping[str, Any]) -> TimelyConnection:
+        made = TimelyConnection.connect(*given, **more)
+        made.patience = patience
+        return made
+
+    event.listen(engine, "do_connect", connect)
+    return engine
 
 
 def _as_sqlite(connection: Any, _: object) -> None:

@@ -89,7 +89,8 @@ class History:
             part.start()
 
     def stop(self) -> None:
-        """Finish all writes."""
+        """Finish all writes; what PostgreSQL does not take at once is lost, and counted."""
+        self._database.hurry()
         for part in (self._recorder, self._packer, self._writer):
             part.stop()
         self._database.close()

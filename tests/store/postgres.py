@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -46,6 +47,21 @@ class Postgres:
 
     def stop(self) -> None:
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-m", "immediate", "stop")
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Stop all its processes meanwhile: the system takes connections for it, and nothing is answered."""
+        first = int((self.folder / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        processes = (first, *map(int, children))
+        for one in processes:
+            os.kill(one, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for one in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import inspect
+from sqlalchemy.exc import OperationalError
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.store import writer
+from diagnostics.store import database, writer
 from diagnostics.store.history import History
 from diagnostics.store.tables import metadata
 from diagnostics.store.workers import WorkerReport
@@ -76,6 +77,37 @@ def test_postgresql_remembers_all_that_sqlite_does_and_is_waited_for_when_it_is_
     minutes = reader.signals(NAME, "request_rate", begin, end, server=SERVER, model="slow")
     assert len(minutes) >= COUNT * INTERVAL / 60 - 1
     assert all(one.mean == pytest.approx(38, rel=0.01) for one in minutes)
+
+
+def test_a_postgresql_that_takes_statements_and_never_answers_is_given_up(
+    tmp_path: Path, server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(database, "_LAST_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(database, "_CONNECT_SECONDS", 2)
+    monkeypatch.setattr(writer, "LONGEST_PAUSE", 0.5)
+    metrics = OwnMetrics()
+    made = history(tmp_path, server, metrics)
+    made.start()
+    watched = deployment(metrics)
+    verdicts = live(made, watched, rounds(COUNT, begin=time.time() - COUNT * INTERVAL))
+    next(verdicts)
+    made.settle(5.0)
+    known = made.reader.incidents()
+    with server.standing_still():
+        begun = time.monotonic()
+        with pytest.raises(OperationalError):
+            made.reader.incidents()
+        assert time.monotonic() - begun < 10.0  # one connection's patience, and that of a new one
+        for _ in range(5):
+            next(verdicts)
+        until(lambda: value(metrics, "diag_errors_total", part="history") >= 1)
+    until(lambda: len(made.reader.incidents()) > len(known))
+    next(verdicts)
+    with server.standing_still():
+        begun = time.monotonic()
+        made.stop()
+        assert time.monotonic() - begun < 15.0
 
 
 def test_workers_of_a_fleet_that_start_together_on_an_empty_database_all_find_the_schema(
