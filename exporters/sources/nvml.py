@@ -118,9 +118,9 @@ class NvmlSampler:
     def _driver(self) -> str | None:
         try:
             version = self._nvml.nvmlSystemGetDriverVersion()
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, UnicodeDecodeError):
             return None
-        return version.decode() if isinstance(version, bytes) else str(version)
+        return version.decode(errors="replace") if isinstance(version, bytes) else str(version)
 
 
 def _close_all(devices: Sequence[NvmlDevice]) -> None:

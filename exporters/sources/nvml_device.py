@@ -81,7 +81,10 @@ class Questions:
         except self.nvml.NVMLError as error:
             self.refuse(key, str(error))
             return None
-        return value.decode() if isinstance(value, bytes) else value
+        except UnicodeDecodeError:  # of pynvml itself, which decodes what the driver calls a card
+            self.refuse(key, "is no text")
+            return None
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     def refuse(self, key: str, reason: str) -> None:
         """Note why the answer is missing; a reason that will not change is the last time it is asked."""

@@ -253,6 +253,18 @@ def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
     assert second.process_sm == {}
 
 
+@pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded by pynvml"])
+def test_a_card_whose_name_is_no_text_is_sampled_without_it(decoded: bool):
+    def named(*_: object) -> bytes | str:
+        return b"H100\xff\x1b[2J".decode() if decoded else b"H100\xff\x1b[2J"
+
+    nvml = FakeNvml()
+    nvml.nvmlDeviceGetName = nvml.nvmlSystemGetDriverVersion = named
+    (card,) = parse_nvml(sampler_of(nvml).sample().body).gpus
+    assert (card.utilization, card.uuid) == (0.96, "GPU-1")
+    assert card.withheld.get("name") == ("is no text" if decoded else None)
+
+
 class Divided(FakeNvml):
     """A GPU with two MIG instances in places 0 and 3, of GPU instance ids 7 and 9."""
 
