@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from diagnostics.errors import UsageError
-from diagnostics.service.allocation import open_more_files, share_arenas
+from diagnostics.service.allocation import FreedMemory, open_more_files, share_arenas
 from diagnostics.service.attention import Attention
 from diagnostics.service.component import Component
 from diagnostics.service.daemon import Daemon
@@ -168,7 +168,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
     pictures = IncidentPictures(context)
     web = WebServer(context)
     grpc_server = _grpc_server(settings, intake, web.authentication, metrics)
-    return service, [*telemetry, history, objectives, telling, fleet, web, *grpc_server]
+    return service, [FreedMemory(), *telemetry, history, objectives, telling, fleet, web, *grpc_server]
 
 
 def _grpc_server(

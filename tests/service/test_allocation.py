@@ -38,6 +38,28 @@ def test_a_dozen_threads_share_two_arenas() -> None:
     assert len(re.findall(r"^Arena \d+:", done.stderr, re.MULTILINE)) <= 2
 
 
+# What is freed lies between small things that are kept.
+FREED = """
+from diagnostics.service.allocation import FreedMemory, resident_bytes
+memory = FreedMemory()
+large, kept = [], []
+for number in range(2_000):
+    large.append(bytes(100_000))
+    kept.append(bytes(1_000))
+full = resident_bytes()
+large.clear()
+before = resident_bytes()
+memory.look()
+print(before > 0.8 * full, resident_bytes() < 0.5 * full)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries give back in their own ways")
+def test_what_was_freed_between_things_that_are_kept_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True True\n"
+
+
 def test_as_many_files_may_be_open_as_the_system_lets_a_process_have() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = min(hard, FILES) if hard != resource.RLIM_INFINITY else FILES
