@@ -33,7 +33,7 @@ def notification(reported: IncidentEvent, incident: Incident, explanation: Expla
         "change": reported.value,
         "deployment": harmless(incident.deployment),
         "incident": incident_json(incident),
-        "title": harmless(_first_line(reported, incident, explanation, finding), MOST_OF_A_TITLE),
+        "title": harmless(_first_line(reported, incident, explanation, finding), MOST_OF_A_TITLE).translate(_STAND_INS),
         "text": "\n\n".join([*parts, _links(incident, links)]),
         "link": link,
     }
