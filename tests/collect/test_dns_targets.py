@@ -27,10 +27,10 @@ ZONE: Zone = {
 
 
 class Nameserver:
-    """Answers from a zone over UDP; a name that it does not hold does not exist, and `broken` ones fail."""
+    """Answers from a zone over UDP. What is not in it does not exist; `broken` names fail, `aliases` are others."""
 
     def __init__(self, zone: Mapping[tuple[str, str], tuple[str, ...]]) -> None:
-        self.zone, self.broken = dict(zone), set[str]()
+        self.zone, self.broken, self.aliases = dict(zone), set[str](), dict[str, str]()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
@@ -56,6 +56,8 @@ class Nameserver:
         name, kind = str(question.name), dns.rdatatype.to_text(question.rdtype)
         if name in self.broken:
             answer.set_rcode(dns.rcode.SERVFAIL)
+        elif name in self.aliases:
+            answer.answer.append(dns.rrset.from_text(name, 60, "IN", "CNAME", self.aliases[name]))
         elif (name, kind) in self.zone:
             answer.answer.append(dns.rrset.from_text(name, 60, "IN", kind, *self.zone[name, kind]))
         elif not any(known == name for known, _ in self.zone):
@@ -122,3 +124,21 @@ def test_a_name_that_never_could_be_looked_up_is_reported(nameserver: Nameserver
         source(nameserver, "A", "triton.example.").find()
     with pytest.raises(CollectError, match="cannot be looked up"):
         source(nameserver, "A", "x" * 70).find()
+
+
+def test_targets_of_services_that_are_no_hosts_stand_for_no_server(nameserver: Nameserver) -> None:
+    """No target (RFC 2782), a URL, a user, and control characters; the rest of the answer is read."""
+    targets = (".", "http://192.0.2.1/x.", r"user:word\@host.", r"a\027[2J.", "triton-0.example.")
+    nameserver.zone["_odd._tcp.example.", "SRV"] = tuple(f"0 0 8000 {one}" for one in targets)
+    found = source(nameserver, "SRV", "_odd._tcp.example.").find()
+    assert [one.place for one in found.targets] == ["triton-0.example:8000"]
+    assert found.refused_count == 3
+    assert "".join(found.refused).isprintable()
+    assert "word" not in "".join(found.refused)
+
+
+def test_names_that_stand_for_each_other_are_given_up(nameserver: Nameserver) -> None:
+    nameserver.zone["loop.example.", "A"] = ("10.0.0.1",)
+    nameserver.aliases["loop.example."] = "loop.example."
+    with pytest.raises(CollectError, match="CNAME chain is too long"):
+        source(nameserver, "A", "loop.example.").find()
