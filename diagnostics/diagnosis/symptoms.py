@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from diagnostics.anatomy.anatomy import Anatomy, Phase, caller_of, likely_ensembles
 from diagnostics.checks.check import Layer
 from diagnostics.checks.entries import ENOUGH_FAILURES, FAILED_PART
+from diagnostics.checks.execution_hung import MANY, STILL
 from diagnostics.checks.gates import HOST_FULL, THREAD_BUSY, holds_back_answers
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
@@ -32,6 +33,7 @@ from diagnostics.signals.engine import (
     GUARANTEED_NO_EVICT,
 )
 from diagnostics.signals.engine_iterations import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
+from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.gpu import HELD_BACK_BY_HARDWARE
@@ -47,6 +49,7 @@ from diagnostics.signals.outages import (
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.pace import SLOWED
 from diagnostics.signals.signal import Scope, Subject
+from diagnostics.signals.stalls import STANDSTILL_BEFORE_RESTART
 from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
 
@@ -95,6 +98,7 @@ def symptoms(
     return (
         *_absences(evidence, found),
         *_stuck(evidence),
+        *(() if known else _stuck_before(evidence)),
         *_disks(evidence, anatomy),
         *_caches(evidence, anatomy),
         *(() if known else _pauses(evidence, anatomy)),
@@ -137,6 +141,20 @@ def _stuck(evidence: Evidence) -> Iterator[Symptom]:
             yield Symptom(
                 text=f"{Unit.COUNT.show(waiting.value)} requests wait for {model.model} and none completed",
                 next_measurement="read longer than one execution takes; then look at its log and at what it waits for",
+            )
+
+
+def _stuck_before(evidence: Evidence) -> Iterator[Symptom]:
+    """Stalls that a restart ended: what waited was lost, and what came after it looks well."""
+    for model in _models(evidence):
+        still = evidence.read(STANDSTILL_BEFORE_RESTART, model)
+        usual = evidence.read(EXECUTION_SECONDS, model).value or 0.0
+        if (still.value or 0.0) >= max(STILL.value, MANY.value * usual):
+            yield Symptom(
+                text=f"{Unit.COUNT.show(still.events)} requests waited for {model.model}, of which none completed for "
+                f"{Unit.SECONDS.show(still.value)}; then its counters began anew",
+                next_measurement=f"read the server's log from before {model.server} was started again, and find what "
+                f"{model.model} waited for",
             )
 
 

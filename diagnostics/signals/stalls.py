@@ -10,7 +10,7 @@ from diagnostics.signals.counting import FEWEST_EVENTS, absent, disorder
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, only_ensemble
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.units import Unit
-from diagnostics.window.counters import MOST_MISSED_ROUNDS, Opened
+from diagnostics.window.counters import MOST_MISSED_ROUNDS, SAME_ROUND_SECONDS, Opened
 from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView, increase
 
@@ -108,6 +108,43 @@ STANDSTILL_SECONDS = Signal(
     scope=Scope.MODEL,
     doc="How long, up to the last read, requests have waited without one execution ending; 0 when none waits.",
     readers=(_standstill, _standstill_by_flow),
+    fix=_PENDING_FIX,
+)
+
+
+def _goes_on(step: CounterStep, since: float, until: float) -> bool:
+    """Return whether a step counts on from one read to the next, without a reset or a hole between them."""
+    return not step.opens and step.start <= since + SAME_ROUND_SECONDS and step.end >= until - SAME_ROUND_SECONDS
+
+
+def _standstill_before_restart(view: ModelView) -> Reading:
+    """The longest time in which requests waited at every read and none ended, up to one after which counters differ."""
+    pending = view.pending()
+    if not pending:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
+    counted = [[step for step in view.steps(source) if _counts(step)] for source in (METRICS, STATISTICS)]
+    seen = [steps for steps in counted if steps]
+    moved = [step.end for steps in seen for step in steps if _moved(step)]
+    longest, most, since = 0.0, 0.0, None
+    for (at, waiting), (following, left) in pairwise(pending):
+        if waiting <= 0 or any(at - SAME_ROUND_SECONDS < end <= at + SAME_ROUND_SECONDS for end in moved):
+            since = at if waiting > 0 else None
+        elif since is None:
+            since = at
+        if since is not None and left < waiting:
+            anew = not all(any(_goes_on(step, at, following) for step in steps) for steps in seen)
+            if anew and at - since > longest:
+                longest, most = at - since, waiting
+            since = None
+    return Reading.of(longest, Unit.SECONDS, METRICS, events=most)
+
+
+STANDSTILL_BEFORE_RESTART = Signal(
+    name="standstill_before_restart_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="How long requests waited without one execution ending, until the counters began anew and none waited.",
+    readers=(_standstill_before_restart,),
     fix=_PENDING_FIX,
 )
 

@@ -83,8 +83,8 @@ class DnsTargets:
             raise CollectError(f"cannot be looked up: {reason}", where=safe(name)) from None
         for one in answer:
             if self._record == "SRV":
-                # No target says that there is no such service (RFC 2782). A label may hold any byte: a slash, which would
-                # begin a path, is written as zone files write any other (RFC 1035, 5.1).
+                # No target says that there is no such service (RFC 2782). A label may hold any byte. A slash, which
+                # would begin a path, is written as zone files write any byte (RFC 1035, 5.1).
                 if host := str(one.target).rstrip(".").replace("/", r"\047"):
                     yield f"{host}:{one.port}"
             else:

@@ -17,7 +17,14 @@ from diagnostics.signals.flow import COUNTED_SHARE, IMPLAUSIBLE_STEPS
 from diagnostics.signals.load_waits import HELD_SECONDS
 from diagnostics.signals.mix import RATE_SHIFT, RATE_SHIFT_CERTAINTY, RATE_SHIFT_SECONDS, SIZE_SHIFT
 from diagnostics.signals.signal import Missing
-from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS, STANDSTILL_SECONDS, WAITING_NOW
+from diagnostics.signals.stalls import (
+    LOAD_QUEUE_SECONDS,
+    LOAD_QUEUE_SHARE,
+    LOADS,
+    STANDSTILL_BEFORE_RESTART,
+    STANDSTILL_SECONDS,
+    WAITING_NOW,
+)
 from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
@@ -49,6 +56,27 @@ class TestStandstills:
 
     def test_a_model_that_works_on_a_backlog_does_not_stand_still(self) -> None:
         assert STANDSTILL_SECONDS.read(view_of(reported({KEY: [Did(requests=40, pending=9)] * 6}), "m")).value == 0
+
+    @pytest.mark.parametrize(
+        ("stalled", "then", "seconds"),
+        [
+            (9, replace(BUSY, anew=True), 16.0),
+            (9, BUSY, 0.0),
+            (3, replace(BUSY, anew=True), 4.0),
+        ],
+        ids=["restarted", "went on", "short"],
+    )
+    def test_what_waited_until_the_counters_began_anew_was_lost(self, stalled: int, then: Did, seconds: float) -> None:
+        waiting = [Did(pending=10 * number) for number in range(1, stalled + 1)]
+        window = reported({KEY: [*[BUSY] * 5, *waiting, then, *[BUSY] * 8]})
+
+        assert STANDSTILL_BEFORE_RESTART.read(view_of(window, "m")).value == seconds
+        stated = [one.text for one in explained(window).symptoms if "began anew" in one.text]
+        assert stated == (
+            ["90 requests waited for m, of which none completed for 16 s; then its counters began anew"]
+            if seconds > 10
+            else []
+        )
 
 
 class TestLoads:
