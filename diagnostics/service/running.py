@@ -38,7 +38,7 @@ from diagnostics.settings.load import DEFAULT, Loaded, load
 from diagnostics.settings.tree import Settings
 from diagnostics.slo.reading import configured
 from diagnostics.store.claim import claimed
-from diagnostics.store.database import database_of
+from diagnostics.store.database import database_of, named_file
 from diagnostics.store.history import History, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from diagnostics.units import span
@@ -95,7 +95,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     log_to_stderr(settings.log.level, settings.log.format)
     make_directory(settings.history.directory)
     # Before anything is opened: whoever came second would change the files, and their form, below the first.
-    with claimed(settings.history.directory):
+    with claimed(settings.history.directory, named_file(settings.history)):
         log.info("%s", history_line(loaded))
         if dead := links_line(settings):
             log.warning("%s", dead)

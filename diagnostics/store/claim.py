@@ -1,4 +1,4 @@
-"""One service writes to a directory: two would record and delete in each other's files."""
+"""One service writes to a directory and an SQLite file: two would record and delete what is the other's."""
 
 from __future__ import annotations
 
@@ -16,32 +16,36 @@ _FILE = "lock"
 
 
 @contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Hold the directory; the system lets go of it when the process dies.
+def claimed(directory: Path, database: Path | None = None) -> Iterator[None]:
+    """Hold the directory, and an SQLite file elsewhere; the system lets go of both when the process dies.
 
     Where no file can be written nothing is held: nothing else can be written either, which the history reports by
     itself.
 
     Raises:
-        CollectError: another process holds it.
+        CollectError: another process holds one of them.
 
     """
-    with _held(directory) or contextlib.nullcontext():
+    with contextlib.ExitStack() as held:
+        held.enter_context(_held(directory, directory / _FILE, "history.directory") or contextlib.nullcontext())
+        if database is not None:
+            file = database.with_name(f"{database.name}.{_FILE}")
+            held.enter_context(_held(database, file, "history.database") or contextlib.nullcontext())
         yield
 
 
-def _held(directory: Path) -> IO[bytes] | None:
+def _held(what: Path, file: Path, setting: str) -> IO[bytes] | None:
     try:
-        held = (directory / _FILE).open("ab")
+        held = file.open("ab")
     except OSError as error:
-        log.warning("%s cannot be claimed: %s", directory, reason_of(error))
+        log.warning("%s cannot be claimed: %s", what, reason_of(error))
         return None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         held.close()
-        hint = "give each its own: history.directory"
-        raise CollectError("another diag serve keeps its history here", where=str(directory), hint=hint) from None
+        hint = f"give each its own: {setting}"
+        raise CollectError("another diag serve keeps its history here", where=str(what), hint=hint) from None
     except OSError as error:  # some network file systems have no locks
-        log.warning("%s cannot be claimed: %s", directory, reason_of(error))
+        log.warning("%s cannot be claimed: %s", what, reason_of(error))
     return held

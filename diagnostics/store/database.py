@@ -245,6 +245,13 @@ def url_of(settings: HistorySettings, password: str | None) -> URL:
     return url.set(password=password) if password is not None else url
 
 
+def named_file(settings: HistorySettings) -> Path | None:
+    """Return the SQLite file that `history.database` names; None without one; raises as `url_of`."""
+    url = url_of(settings, None)
+    named = settings.database and url.get_backend_name() == SQLITE and url.database not in (None, "", ":memory:")
+    return Path(str(url.database)) if named else None
+
+
 def database_of(settings: HistorySettings, read_secret: Callable[[Path, str], str]) -> URL:
     """Return the database's URL with the password of its file; raises as `url_of` and `read_secret`."""
     file = settings.database_password_file
