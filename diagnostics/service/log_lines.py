@@ -26,6 +26,8 @@ whatever a stranger sends to a library, cannot fill a disk (ours)."""
 _OURS = "diagnostics."
 _LONGEST_TEXT = 2_000
 """Characters of one field: names of models and reasons are others', and may be of any length (ours)."""
+_LONGEST_STACK = 10_000
+"""Characters of a stack, of which the end tells what failed (ours)."""
 _BARE = re.compile(r"[^\s\"=]+")
 
 
@@ -102,18 +104,18 @@ class _Line(logging.Formatter):
             "ts": f"{at}.{int(record.msecs):03d}Z",
             "level": {"WARNING": "warn"}.get(record.levelname, record.levelname.lower()),
             "component": record.name.removeprefix(_OURS),
-            "msg": scrub_shapes(record.getMessage()),
+            "msg": _beginning(record.getMessage()),
         }
         event = getattr(record, "event", None)
         if event is not None:
             fields["event.name"] = event.value
         for name, value in getattr(record, "fields", {}).items():
-            fields[name] = scrub_shapes(value[:_LONGEST_TEXT]) if isinstance(value, str) else value
+            fields[name] = _beginning(value) if isinstance(value, str) else value
         if suppressed := getattr(record, "suppressed", 0):
             fields["suppressed"] = suppressed
         if record.exc_info and record.exc_info[1] is not None:
             # The whole stack, on the one line: what reads logs splits them at line ends.
-            fields["err"] = scrub_shapes(self.formatException(record.exc_info))
+            fields["err"] = _end(self.formatException(record.exc_info))
         return fields
 
 
@@ -131,6 +133,15 @@ class JsonLine(_Line):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         return visible(json.dumps(self._fields(record), ensure_ascii=False))
+
+
+# Half of what is searched for secrets is left: of one that was cut nothing would show that it is a secret.
+def _beginning(text: str) -> str:
+    return scrub_shapes(text[: 2 * _LONGEST_TEXT])[:_LONGEST_TEXT]
+
+
+def _end(text: str) -> str:
+    return scrub_shapes(text[-2 * _LONGEST_STACK :])[-_LONGEST_STACK:]
 
 
 def log_to_stderr(level: str, form: Literal["logfmt", "json"]) -> None:

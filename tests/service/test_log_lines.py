@@ -141,6 +141,21 @@ def test_a_field_is_quoted_scrubbed_and_bounded(kept: Kept) -> None:
     assert len(line) < 3_000
 
 
+def test_a_message_and_a_stack_are_bounded_and_no_secret_is_cut_in_two(kept: Kept) -> None:
+    """Libraries log what strangers send: a name of a tool of 60,000 characters."""
+    secret = "http://user:hunter22hunter22@host/x"
+    for before in range(1_960, 2_001):
+        line = logging.makeLogRecord({"name": "mcp.server", "msg": "m" * before + secret + "m" * 60_000})
+        assert "hunter" not in Logfmt().format(line)
+    try:
+        raise ValueError(secret + "m" * 9_950)  # noqa: TRY301 - its stack is what is logged
+    except ValueError as error:
+        stack = logging.makeLogRecord({"name": "mcp.server", "msg": "", "exc_info": (type(error), error, None)})
+    assert len(Logfmt().format(line)) < 3_000
+    assert len(Logfmt().format(stack)) < 11_000
+    assert "hunter" not in Logfmt().format(stack)
+
+
 def test_a_storm_of_one_event_leaves_room_for_others_and_says_what_it_left_out(kept: Kept) -> None:
     now = [0.0]
     rate = EventRate(lambda: now[0])
