@@ -5,6 +5,7 @@ A tool asks the API's own routes within the process: an agent learns what a read
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, NamedTuple
@@ -15,6 +16,8 @@ from httpx2 import ASGITransport, AsyncClient
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
 
 from diagnostics.checks.catalogue import catalogue
@@ -33,6 +36,15 @@ Settings = Annotated[Sequence[str], Field(description="MODEL.SETTING=VALUE, as i
 Rate = Annotated[str, Field(description="How much arrives: a multiple of now (2x), or requests per second (40/s).")]
 Tokens = Annotated[str, Field(description="Tokens of an LLM engine's requests: a multiple of now (2x), or a mean.")]
 Lasting = Annotated[str, Field(description="open, closed or any.")]
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether what the library could not do is a fault; a client that leaves, or sends too much, makes none."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, ClientDisconnect | HTTPException)
+
+
+logging.getLogger("mcp.server.streamable_http").addFilter(_is_ours)
 
 
 class ServiceTools:

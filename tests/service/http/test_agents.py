@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,3 +104,16 @@ def test_a_call_larger_than_a_tools_is_refused_however_it_is_sent(opened: Door) 
         assert whole.status == 413
         chunked = pool.request("POST", f"{opened.url}/mcp", body=iter([large[:50_000], large[50_000:]]), headers=kind)
         assert chunked.status == 413
+
+
+def test_a_client_that_leaves_within_its_call_is_no_fault(opened: Door, caplog: pytest.LogCaptureFixture) -> None:
+    begun = (
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n{"
+    )
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", opened.server.port), 5) as one:
+            one.sendall(begun)
+            time.sleep(0.05)
+    assert not call(opened.url, "state")[0]
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
