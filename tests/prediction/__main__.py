@@ -20,7 +20,7 @@ from tests.prediction.running import GPU_PROCESSORS, Cards, card_shares, cards_o
 from tests.prediction.sweeps import sweeps
 
 FOLDER = Path(".bench-prediction")
-PACKED = tuple(Path("fixtures/prediction") / name for name in ("points", "sweeps", "gpu", "cards"))
+PACKED = tuple(Path("fixtures/prediction") / name for name in ("points", "sweeps", "gpu", "cards", "card_engine"))
 
 
 def main() -> int:

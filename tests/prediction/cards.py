@@ -124,7 +124,7 @@ def _engine() -> Iterator[Point]:
         ("eight", {}, "three"),
         ("three", {"tensorrt_llm": {"slots": 3}}, "eight"),
         ("kv-three", {"tensorrt_llm": {"kv_tokens": 288}}, "eight"),
-        ("kv-four", {"tensorrt_llm": {"kv_tokens": 384}}, "kv-three"),
+        ("kv-four", {"tensorrt_llm": {"kv_tokens": 384}}, "eight"),
     )
 
 

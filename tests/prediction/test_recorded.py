@@ -56,3 +56,17 @@ def test_models_that_list_other_cards_do_not_share_one_and_those_on_both_are_spr
 
     assert [(one.name, one.capacity, one.devices) for one in apart] == [("GPU 0", 1.0, 1), ("GPU 1", 1.0, 1)]
     assert [(one.name, one.capacity, one.devices) for one in spread] == [("GPU", 2.0, 2)]
+
+
+ENGINE_ON_CARD = Folder(RECORDED.path.parent / "card_engine")
+
+
+@pytest.mark.parametrize("name", ["eight", "three", "kv-four"])
+def test_an_engine_on_a_card_is_predicted_from_other_limits_within_the_interval(name: str) -> None:
+    known, measured = {job.name: job for job in jobs(card_points())}, ENGINE_ON_CARD.measured()
+    point = next(point for point in card_points() if (point.group, point.name) == ("gpu-engine", name))
+    source, job = known[f"gpu-engine.{point.source}.1"], known[f"gpu-engine.{name}.1"]
+    predicted = predict(ENGINE_ON_CARD.capture(source.name), source, job, measured[job.name])
+
+    one = Held(group="", load="", measured=measured[job.name], predicted=predicted)
+    assert all(one.inside(quantity) for quantity in QUANTITIES)
