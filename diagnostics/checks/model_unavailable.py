@@ -123,7 +123,7 @@ def _outage(ledger: Ledger, subject: Subject) -> Fires:
     found, still = ledger.evidence.outages(subject), ledger.need(STILL_UNAVAILABLE, subject) > 0
     seconds, share = ledger.read(UNAVAILABLE_SECONDS, subject), ledger.need(REFUSED_SHARE, subject)
     refused = ledger.evidence.read(REFUSED_REQUESTS, subject)
-    about = "about " if refused.estimated else ""
+    about = "at the earlier rate, about " if refused.estimated else ""
     name, how = subject.model or subject.server, _how(found, subject)
     return Fires(
         summary=f"{name} {'has been' if still else 'was'} unavailable for {Unit.SECONDS.show(seconds.value)}{how}: "

@@ -39,6 +39,9 @@ _TICKS_MISSED = 0.1
 # who uses none of it may just not have had its turn.
 _FULL = 0.9
 _SLACK = 1e-6
+# A reader that doubles its pause with each failure, as `diag serve` does, leaves half of the time untried; a twentieth
+# more, as rounds begin a little late.
+_MOST_UNTRIED = 0.55
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,9 @@ def outages(server: ServerWindow, end: float, wanted: Collection[str] = ()) -> t
         wanted: models that somebody asks it for, whether it lists them or not.
 
     """
-    down = [replace(one, state=RESTARTED) if _fell(server, one) else one for one in _unanswered(server, end)]
+    closed = list(_port_unanswered(server))
+    down = [_with_port(one, closed) for one in _unanswered(server, end)]
+    down = [replace(one, state=RESTARTED) if _fell(server, one) else one for one in down]
     still = list(_stopped(server))
     down = [*still, *(one for one in down if not any(one.may_touch(other) for other in still))]
     down += [one for one in _restarted(server) if not any(one.may_touch(other) for other in down)]
@@ -110,7 +115,7 @@ def outages(server: ServerWindow, end: float, wanted: Collection[str] = ()) -> t
     away += _never_counted(server, states, wanted)
     # While a server is down, and while it loads its models again, they are away with it.
     apart = [one for one in away if not any(one.may_touch(whole) for whole in down)]
-    closed = [one for one in _port_unanswered(server) if not any(one.may_touch(whole) for whole in down)]
+    closed = [one for one in closed if not any(one.may_touch(whole) for whole in down)]
     return tuple(sorted([*down, *closed, *apart], key=lambda one: (one.since, one.model)))
 
 
@@ -366,6 +371,12 @@ def _port_unanswered(server: ServerWindow) -> Iterator[Outage]:
             )
 
 
+def _with_port(one: Outage, closed: Sequence[Outage]) -> Outage:
+    """Return an outage from when the inference port closed: a server that stops closes it before the metrics page."""
+    first = next((port for port in closed if port.may_touch(one) and port.since < one.since), None)
+    return one if first is None else replace(one, after=first.after, since=first.since)
+
+
 def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     """Yield when no read of a server was answered: at several tries in a row, or for several rounds without a trace.
 
@@ -389,7 +400,7 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         tries = [one for one in failed if sooner < one.at <= later]
         back = later if later in answered else None
         until = later - usual if back else later
-        tried = bool(tries) and _longest_untried(sooner, tries, later) <= (later - sooner) / 2
+        tried = bool(tries) and _longest_untried(sooner, tries, later) <= _MOST_UNTRIED * (later - sooner)
         since, until = (tries[0].at, tries[-1].at) if tried else (sooner + usual, until)
         yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried)
 

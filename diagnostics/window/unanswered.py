@@ -75,6 +75,9 @@ def stretches_unanswered(
 ) -> Iterator[Unanswered]:
     """Yield the stretches of one port in which the other port was read.
 
+    A server that stops closes one port before the other. Where both are silent in the end, the other has to have
+    answered several rounds in between.
+
     Args:
         port: which.
         answered: the answered reads of this port.
@@ -93,7 +96,10 @@ def stretches_unanswered(
     for number, (silent, run) in enumerate(runs):
         since, until = run[0].at, run[-1].at
         rounds = max(Counter(one.kind for one in run).values())
-        if not silent or rounds < FEWEST_ROUNDS or not any(since <= one.at <= until for one in other):
+        answers = [one.at for one in other if since <= one.at <= until]
+        if not silent or rounds < FEWEST_ROUNDS or not answers:
+            continue
+        if len(answers) < FEWEST_ROUNDS and _fell_silent(port, failed, answers[-1], until):
             continue
         yield Unanswered(
             port=port,
@@ -105,6 +111,11 @@ def stretches_unanswered(
             refused=all(refused(one.reason) for one in run),
             reason=run[-1].reason,
         )
+
+
+def _fell_silent(port: str, failed: Sequence[FailedRead], answered: float, until: float) -> bool:
+    """Return whether the other port answered no read either after its last answer inside a stretch."""
+    return any(answered < one.at <= until and one.port not in (port, None) and unanswered(one.reason) for one in failed)
 
 
 def _scattered(tries: Sequence[Try]) -> bool:

@@ -75,6 +75,27 @@ class TestTheInferencePortClosesWhileCountersStandStill:
         # Forty requests every two seconds, for ten seconds.
         assert finding.impact.share_of_requests_failed == pytest.approx(200 / 880, abs=0.06)
 
+    @pytest.mark.parametrize("later", [0.0, 2.0], ids=["in the same round", "in the next round"])
+    def test_before_the_metrics_page_is_one_outage_from_then_on(self, reason: str, later: float) -> None:
+        closing = read([BUSY] * 10 + [IDLE] * 12, INFERENCE, reason)
+        stopped = [
+            replace(one, body=None, error=reason) if one.kind in METRICS and one.at - START > 20.0 + later else one
+            for one in closing
+        ]
+
+        (finding,) = explained(stopped).actionable
+        assert (finding.check, finding.subject.model) == (OUTAGE, None)
+        assert "it answered no read" in finding.summary
+
+    def test_and_the_metrics_page_in_the_next_read_is_no_closed_port(self, reason: str) -> None:
+        closing = read([BUSY] * 10 + [IDLE] * 2, INFERENCE, reason)
+        stopped = [
+            replace(one, body=None, error=reason) if one.kind in METRICS and one.at - START > 20.0 else one
+            for one in closing
+        ]
+
+        assert explained(stopped).actionable == ()
+
     def test_of_requests_that_wait_inside_it_is_not(self, reason: str) -> None:
         waiting = replace(IDLE, pending=20)
 

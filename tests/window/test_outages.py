@@ -190,6 +190,16 @@ class TestServers:
         assert (one.model, one.after, one.since, one.until, one.before) == ("", 12.0, 14.0, 18.0, 22.0)
         assert (one.source, one.state) == (READS, RESTARTED)
 
+    @pytest.mark.parametrize("rounds", [3, 4, 5, 6])
+    def test_tries_whose_pauses_double_are_tries_all_the_time(self, rounds: int) -> None:
+        tries = [
+            Scrape(server=SERVER, kind=BodyKind.METRICS, at=START + at, mono=START + at, error="connection refused")
+            for at in (19.99 + 2.0 * 2**number for number in range(rounds))
+        ]
+        (one,) = found([*story_scrapes({M: [BUSY] * 10, OTHER: [BUSY] * 10}), *tries])
+
+        assert (one.tried, one.over) == (True, False)
+
     def test_a_recorder_that_keeps_no_failed_read_leaves_a_hole(self) -> None:
         (one,) = found(self.restarted(4))
 
