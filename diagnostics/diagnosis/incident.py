@@ -73,7 +73,7 @@ class Incident:
         title: the cause in words.
         layer: where it lies.
         subject: what it is about.
-        severity: raised at once, lowered after `LOWER_AFTER`.
+        severity: raised after as many evaluations in a row as open an incident, lowered after `LOWER_AFTER`.
         worst: the highest severity it had.
         confidence: of the newest evaluation that showed it.
         summary: of the newest evaluation that showed it.
@@ -137,8 +137,8 @@ class IncidentChange:
 LOWER_AFTER = Limit(
     value=300.0,
     unit=Unit.SECONDS,
-    because="a severity is raised at once and lowered only after a whole window of the default length without it, as "
-    "its newest round may still be the exception (ours; kube-prometheus keeps alerts firing as long)",
+    because="a severity is lowered only after a whole window of the default length without it, as its newest round may "
+    "still be the exception (ours; kube-prometheus keeps alerts firing as long)",
 )
 
 
@@ -163,7 +163,8 @@ class IncidentBook:
 
     Attributes:
         deployment: its name.
-        open_after: evaluations in a row that must show a finding before it is an incident.
+        open_after: evaluations in a row that must show a finding before it is an incident, or a higher severity before
+            an incident has it.
         close_after: seconds without it, in windows that could have shown it, before an incident ends.
 
     """
@@ -175,6 +176,7 @@ class IncidentBook:
         self._gone_for: dict[str, float] = {}
         self._ended_rounds: dict[str, int] = {}
         self._lower: dict[str, _LowerSpell] = {}
+        self._higher: dict[str, int] = {}
         self._traffic = LastTraffic()
         self._last: float | None = None
 
@@ -194,6 +196,7 @@ class IncidentBook:
         self._gone_for.clear()
         self._ended_rounds.clear()
         self._lower.clear()
+        self._higher.clear()
         self._traffic = LastTraffic()
         self._candidates.clear()
         return ended
@@ -238,10 +241,14 @@ class IncidentBook:
                 yield self._keep(IncidentTransition.OPENED, _opened(self.deployment, finding, candidate.first_seen, at))
 
     def _steady_severity(self, known: Incident, measured: Severity, elapsed: float) -> Severity:
-        """Return the severity to show: the measured one at once where it is higher, else after `LOWER_AFTER`."""
+        """Return the severity to show: a higher one once it lasts, a lower one after `LOWER_AFTER`."""
+        higher = self._higher.pop(known.fingerprint, 0) + 1
         if measured.rank >= known.severity.rank:
             self._lower.pop(known.fingerprint, None)
-            return measured
+            if measured is known.severity or higher >= self.open_after:
+                return measured
+            self._higher[known.fingerprint] = higher
+            return known.severity
         spell = self._lower.get(known.fingerprint)
         if spell is None:
             self._lower[known.fingerprint] = _LowerSpell(measured)
@@ -265,6 +272,8 @@ class IncidentBook:
         self, at: float, elapsed: float, explanation: Explanation, present: Mapping[str, Finding]
     ) -> Iterator[IncidentChange]:
         yield from self._proven(at, explanation, present)
+        for fingerprint in self._higher.keys() - present.keys():
+            del self._higher[fingerprint]
         judged = explanation.verdict in JUDGED or explanation.healthy_as_read
         for fingerprint in self._candidates.keys() - present.keys() if judged else ():
             del self._candidates[fingerprint]
@@ -302,7 +311,7 @@ class IncidentBook:
                     yield self._close(incident, at, Ending.CHANGED)
 
     def _close(self, incident: Incident, at: float, ending: Ending) -> IncidentChange:
-        for kept in (self._open, self._gone_for, self._ended_rounds, self._lower):
+        for kept in (self._open, self._gone_for, self._ended_rounds, self._lower, self._higher):
             kept.pop(incident.fingerprint, None)
         self._traffic.forget(incident.fingerprint)
         return _closed(incident, at, ending)

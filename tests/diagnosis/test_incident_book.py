@@ -181,10 +181,29 @@ def severities(life: Life, *measured: Severity) -> list[Severity]:
     return found
 
 
-def test_a_severity_is_raised_at_once_and_does_not_flap_with_each_round():
-    life = Life(open_after=1)
-    measured = [Severity.WARNING, Severity.CRITICAL] * 40
-    assert severities(life, *measured) == [Severity.WARNING, *[Severity.CRITICAL] * 79]
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_severity_is_raised_once_it_lasts_and_does_not_flap_with_each_round(rounds: int):
+    life = Life(open_after=rounds)
+    for _ in range(rounds - 1):
+        life.see(finding(severity=Severity.WARNING))
+    measured = [Severity.WARNING, *[Severity.CRITICAL] * rounds, *[Severity.WARNING, Severity.CRITICAL] * 40]
+    assert severities(life, *measured) == [*[Severity.WARNING] * rounds, *[Severity.CRITICAL] * 81]
+
+
+def test_one_odd_round_raises_no_severity():
+    life = Life(open_after=2)
+    life.see(finding(severity=Severity.WARNING))
+    measured = [Severity.WARNING, Severity.CRITICAL] * 10
+    assert set(severities(life, *measured)) == {Severity.WARNING}
+
+
+def test_a_round_without_the_finding_begins_the_count_of_a_higher_severity_again():
+    life = Life(open_after=2)
+    severities_then = [Severity.WARNING, Severity.WARNING, Severity.CRITICAL]
+    for severity in severities_then:
+        life.see(finding(severity=severity))
+    life.see()
+    assert severities(life, Severity.CRITICAL) == [Severity.WARNING]
 
 
 def test_a_severity_is_lowered_after_a_steady_while():
