@@ -17,7 +17,15 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import OLD_AFTER, Evaluation, LiveState
-from exporters.sinks.exposition import Row, joined, rows_of, rows_of_incidents, rows_of_silence, rows_of_targets
+from exporters.sinks.exposition import (
+    Row,
+    families,
+    rows_of,
+    rows_of_incidents,
+    rows_of_silence,
+    rows_of_targets,
+    server_of,
+)
 
 log = logging.getLogger(__name__)
 # Rendering may take this share of a processor: of large fleets a page is made less often than once a second.
@@ -44,13 +52,53 @@ def rendered(metrics: Callable[[], Iterator[Metric]], media_type: str) -> bytes:
     return make(Page(metrics))
 
 
+Blocks = dict[bytes, bytes]
+"""The samples of families, by the lines that stand above them."""
+_END = b"# EOF\n"
+
+
+def _blocks(rows: Sequence[Row], media_type: str) -> Blocks:
+    """Return what rows are on a page."""
+    page = rendered(lambda: families(rows), media_type).removesuffix(_END)
+    found: Blocks = {}
+    for family in (b"\n" + page).split(b"\n# HELP ")[1:]:
+        described, typed, samples = family.split(b"\n", 2)
+        found[b"# HELP " + described + b"\n" + typed + b"\n"] = samples.removesuffix(b"\n") + b"\n"
+    return found
+
+
+class Shown:
+    """What a verdict says: in rows, and on each kind of page once it was asked for.
+
+    Attributes:
+        evaluation: the verdict.
+        rows: a series each.
+        servers: those that series are about.
+
+    """
+
+    def __init__(self, evaluation: Evaluation, rows: Sequence[Row]) -> None:
+        self.evaluation, self.rows = evaluation, rows
+        self.servers = {server for server in map(server_of, rows) if server is not None}
+        self._blocks: dict[str, Blocks] = {}
+
+    def blocks(self, media_type: str) -> Blocks:
+        """Return the rows as text, made once."""
+        if media_type not in self._blocks:
+            self._blocks[media_type] = _blocks(self.rows, media_type)
+        return self._blocks[media_type]
+
+
 def format_of(accept: str) -> str:
     """Return the content type that an `Accept` header asks for."""
     return OPENMETRICS if "application/openmetrics-text" in accept else CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Exposition:
-    """Makes the page of the newest state. A format that nobody ever asked for is made when someone first does."""
+    """Makes the page of the newest state. A format that nobody ever asked for is made when someone first does.
+
+    Of a verdict that is not new the text is kept: a round of one server costs what is about that one.
+    """
 
     def __init__(self, metrics: OwnMetrics, window: float, clock: Callable[[], float] = time.time) -> None:
         """Begin with nothing.
@@ -63,15 +111,15 @@ class Exposition:
         """
         self._metrics, self._window, self._clock = metrics, window, clock
         self._state = LiveState()
-        self._rows: dict[str, tuple[Evaluation, Sequence[Row]]] = {}
+        self._shown: dict[str, Shown] = {}
         self._pages: dict[str, bytes] = {}
         self._due = 0.0
 
     def update(self, state: LiveState) -> None:
         """Take a new state; what its verdicts say is read at once, once."""
-        known = self._rows
-        self._rows = {
-            name: known[name] if name in known and known[name][0] is one else (one, self._rows_of(one))
+        known = self._shown
+        self._shown = {
+            name: known[name] if name in known and known[name].evaluation is one else Shown(one, self._rows_of(one))
             for name, one in state.evaluations.items()
         }
         self._state = state
@@ -82,7 +130,7 @@ class Exposition:
             return
         begun = time.thread_time()
         for media_type in tuple(self._pages):
-            self._pages[media_type] = rendered(self._collect, media_type)
+            self._pages[media_type] = self._made(media_type)
         took = time.thread_time() - begun
         self._metrics.page_seconds.set(took)
         self._due = time.monotonic() + took / _MOST_OF_PROCESSOR
@@ -91,7 +139,7 @@ class Exposition:
         """Return the newest page."""
         page = self._pages.get(media_type)
         if page is None:
-            page = self._pages[media_type] = rendered(self._collect, media_type)
+            page = self._pages[media_type] = self._made(media_type)
         return page
 
     def _rows_of(self, evaluation: Evaluation) -> Sequence[Row]:
@@ -103,18 +151,27 @@ class Exposition:
             log.exception("metrics of %s", evaluation.deployment)
             return ()
 
-    def _collect(self) -> Iterator[Metric]:
+    def _made(self, media_type: str) -> bytes:
         state, now = self._state, self._clock()
-        since = now - STALE_AFTER * self._window
+        since, silent = now - STALE_AFTER * self._window, _silent(state, now)
         targets = ((one.server, one.deployment, one.up, one.last_success) for one in state.targets.values())
-        silent = _silent(state, now)
-        verdicts = chain.from_iterable(
-            rows_of_silence(name, one.explanation) if name in silent else rows
-            for name, (one, rows) in self._rows.items()
-            if one.at >= since or name in silent
+        current = [one for name, one in self._shown.items() if one.evaluation.at >= since and name not in silent]
+        others = chain(
+            rows_of_targets(targets),
+            *(rows_of_silence(name, one.evaluation.explanation) for name, one in self._shown.items() if name in silent),
+            rows_of_incidents(state.incidents),
         )
-        yield from self._metrics.registry.collect()
-        yield from joined(rows_of_targets(targets), verdicts, rows_of_incidents(state.incidents))
+        if len(set().union(*(one.servers for one in current))) == sum(len(one.servers) for one in current):
+            every = [_blocks(list(others), media_type), *(one.blocks(media_type) for one in current)]
+        else:  # a server that went to another deployment is in two verdicts, and a page shows each series once
+            every = [_blocks([*others, *chain.from_iterable(one.rows for one in current)], media_type)]
+        found: dict[bytes, list[bytes]] = {}
+        for blocks in every:
+            for head, samples in blocks.items():
+                found.setdefault(head, []).append(samples)
+        own = rendered(lambda: iter(self._metrics.registry.collect()), media_type)
+        parts = (part for head, samples in found.items() for part in (head, *samples))
+        return b"".join((own.removesuffix(_END), *parts, _END if media_type == OPENMETRICS else b""))
 
 
 def _silent(state: LiveState, now: float) -> set[str]:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
@@ -13,7 +14,9 @@ from diagnostics.service.http import metrics
 from diagnostics.service.http.metrics import Exposition
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, LiveState, TargetState
-from tests.builders import SERVER
+from diagnostics.window.window import window_of
+from exporters.sinks.exposition import families, rows_of
+from tests.builders import SERVER, Stage, SyntheticTriton, explained
 from tests.gen.conftest import promtool
 from tests.service.http.door import Door, door, judged, show
 from tests.service.parts import count, until
@@ -80,6 +83,45 @@ def test_what_a_verdict_says_is_read_once_however_often_the_board_changes(
     assert read == ["verdict"]
     exposition.update(LiveState(version=4, evaluations={NAME: replace(verdict, lag=0.5)}))
     assert len(read) == 2
+
+
+@pytest.mark.parametrize(("media_type", "parse"), [("text/plain", plain), (metrics.OPENMETRICS, openmetrics)])
+def test_the_text_of_verdicts_is_put_together_as_if_it_were_made_at_once(
+    verdict: Evaluation, media_type: str, parse: Callable[[str], Iterable[Metric]]
+) -> None:
+    scrapes = SyntheticTriton(models=(Stage("m", rate=10.0, execution=0.01),)).scrapes()
+    explanation = explained(window_of([replace(one, server="triton-1") for one in scrapes]))
+    other = replace(verdict, deployment="other", explanation=explanation)
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: verdict.at)
+    exposition.update(LiveState(version=1, evaluations={NAME: verdict, "other": other}))
+    rows = [*rows_of(NAME, verdict.explanation), *rows_of("other", other.explanation)]
+    found = {one.name: one for one in parse(exposition.page(media_type).decode())}
+    for family in families(rows):
+        assert found[family.name].type == family.type
+        assert found[family.name].documentation == family.documentation
+        assert found[family.name].samples == family.samples
+
+
+def test_a_server_of_two_verdicts_is_shown_once(verdict: Evaluation) -> None:
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: verdict.at)
+    exposition.update(LiveState(version=1, evaluations={NAME: verdict, "new": replace(verdict, deployment="new")}))
+    page = exposition.page("text/plain").decode()
+    lines = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert 'diag_verdict{deployment="new"' in page
+    assert len(lines) == len(set(lines))
+
+
+def test_only_a_new_verdict_is_written_again(verdict: Evaluation, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    real = metrics._blocks
+    monkeypatch.setattr(metrics, "_blocks", lambda rows, kind: written.append(bool(rows)) or real(rows, kind))
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: verdict.at)
+    exposition.page("text/plain")
+    for version, one in enumerate((verdict, verdict, replace(verdict, lag=0.5))):
+        exposition.update(LiveState(version=version, evaluations={NAME: one}))
+        exposition._due = 0.0
+        exposition.render()
+    assert sum(written) == 2
 
 
 def test_a_verdict_that_was_not_renewed_says_nothing_of_now(verdict: Evaluation) -> None:
