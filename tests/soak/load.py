@@ -26,6 +26,8 @@ from tests.soak.running import ROOT, Serving, environment, serving, until
 
 MOST_CORES, MOST_BYTES = 1.0, 600e6
 SECONDS_BETWEEN_LOOKS = 5.0
+# What a page shows that is asked for just before the next round: a third of an interval is left to read and judge it.
+OLDEST = 4 / 3 * fleet.INTERVAL
 # A Prometheus that reads the service's metrics does so about as often.
 LOOKS_BETWEEN_PAGES = 3
 
@@ -80,11 +82,16 @@ def settings(folder: Path, servers: int, port: int) -> Path:
 
 @dataclass(slots=True)
 class Seen:
-    """What a service was seen at: the cores of each look, the most memory, every lag, bytes written per second."""
+    """What a service was seen at: the cores of each look, the most memory, every lag, bytes written per second.
+
+    Of its metrics page, for how long each answer was awaited, and how old the counters of each server on it were.
+    """
 
     cores: list[float] = field(default_factory=list)
     resident: int = 0
     lags: list[float] = field(default_factory=list)
+    pages: list[float] = field(default_factory=list)
+    ages: list[float] = field(default_factory=list)
     written: float = 0.0
 
     @property
@@ -105,6 +112,10 @@ def watched(service: Serving, seconds: float) -> Seen:
         seen.resident = max(seen.resident, service.resident_bytes())
         if looks % LOOKS_BETWEEN_PAGES == 0:
             seen.lags += service.samples("diag_evaluation_lag_seconds").values()
+            asked, clock = time.monotonic(), time.time()
+            read = service.samples("diag_statistics_read_timestamp_seconds").values()
+            seen.pages.append(time.monotonic() - asked)
+            seen.ages += [clock - one for one in read]
     seen.written = (service.written_bytes() - written) / (time.monotonic() - begun)
     return seen
 
@@ -140,6 +151,7 @@ def table(seen: Seen, service: Serving) -> list[Line]:
     lost = spans.get("refused", 0) + spans.get("corrupt", 0) + spans.get("unassigned", 0)
     late = max(seen.lags, default=float("inf"))
     cores = statistics.quantiles(seen.cores, n=20)[-1] if len(seen.cores) > 1 else seen.mean_cores
+    oldest = max(seen.ages, default=float("inf"))
     return [
         Line("scrapes made, rounds", f"{rounds.get('ok', 0):.0f}"),
         Line("scrapes missed, rounds", f"{missed:.0f}", "0", missed == 0),
@@ -150,6 +162,8 @@ def table(seen: Seen, service: Serving) -> list[Line]:
         Line("resident memory, most, MB", f"{seen.resident / 1e6:.0f}", "<= 600", seen.resident <= MOST_BYTES),
         Line("scrape to verdict, median, s", f"{statistics.median(seen.lags or [0.0]):.2f}"),
         Line("scrape to verdict, most, s", f"{late:.2f}", f"< {fleet.INTERVAL:g}", late < fleet.INTERVAL),
+        Line("metrics page, most, s", f"{max(seen.pages, default=0.0):.2f}"),
+        Line("oldest counters on it, s", f"{oldest:.1f}", f"< {OLDEST:g}", oldest < OLDEST),
         Line("written to disk, MB/s", f"{seen.written / 1e6:.2f}"),
         *(Line(f"spans {outcome}", f"{number:.0f}") for outcome, number in sorted(spans.items())),
         Line("spans lost", f"{lost:.0f}", "0", lost == 0),
