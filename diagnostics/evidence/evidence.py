@@ -79,6 +79,7 @@ class EvidenceCache:
         """
         for view in self._whole.values():
             view.part()
+        self.window.across.clear()
         self._whole.clear()
         self._of.clear()
 

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any, TypeVar
 
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.signal import Missing, Reading, Scope, Signal
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import ModelView
+from diagnostics.wire.model_config import ModelConfig
+
+T = TypeVar("T")
 
 
-def peers(view: ModelView) -> list[ModelView]:
-    """Return the same entry on the other servers that hold it, with counters."""
-    return [_on(view, name) for name in sorted(view.window.servers) if name != view.server.name and _holds(view, name)]
+class _Replicas:
+    """An entry on all servers that hold it, with counters: each is read once, however many are compared with it.
+
+    Attributes:
+        views: by server.
+
+    """
+
+    def __init__(self, view: ModelView) -> None:
+        self.views = {name: _on(view, name) for name in sorted(view.window.servers) if _holds(view, name)}
+        self._found: dict[Callable[..., Any], Mapping[str, Any]] = {}
+
+    def all(self, read: Callable[[ModelView], T]) -> Mapping[str, T]:
+        """Return what a function finds on each server."""
+        if read not in self._found:
+            self._found[read] = {name: read(view) for name, view in self.views.items()}
+        return self._found[read]
+
+
+def _replicas_of(view: ModelView) -> _Replicas:
+    key, across = (view.model, view.version, view.start, view.end), view.window.across
+    if key not in across:
+        across[key] = _Replicas(view)
+    found: _Replicas = across[key]
+    return found
+
+
+def _elsewhere(read: Callable[[ModelView], T], view: ModelView) -> Iterator[T]:
+    """Yield what a function finds of the same entry on the other servers that hold it, with counters."""
+    return (found for name, found in _replicas_of(view).all(read).items() if name != view.server.name)
 
 
 def _on(view: ModelView, server: str) -> ModelView:
@@ -29,7 +60,7 @@ def _on(view: ModelView, server: str) -> ModelView:
 
 
 def _holds(view: ModelView, server: str) -> bool:
-    return any(model == view.model for model, _ in view.window.servers[server].keys_seen())
+    return bool(view.model and view.window.servers[server].keys_of(view.model))
 
 
 def _stages(view: ModelView) -> Sequence[str]:
@@ -37,22 +68,22 @@ def _stages(view: ModelView) -> Sequence[str]:
     return ensemble.models() if ensemble else (view.model or "",)
 
 
-def _present(signal: Signal, views: Sequence[ModelView]) -> list[float]:
-    return [value for value in (signal.read(view).value for view in views) if value is not None]
+def _others(signal: Signal, view: ModelView) -> list[float]:
+    return [one.value for one in _elsewhere(signal.read, view) if one.value is not None]
 
 
 def _why_alone(signal: Signal, view: ModelView) -> Missing:
     """Return why no peer has a value: counters that mean nothing are no traffic of zero."""
-    missing = (signal.read(peer).missing for peer in peers(view))
+    missing = (one.missing for one in _elsewhere(signal.read, view))
     return next((reason for reason in missing if reason is not None), Missing.IDLE)
 
 
 def _replicas(view: ModelView) -> Reading:
-    return Reading.of(1.0 + len(peers(view)), Unit.COUNT, "captures")
+    return Reading.of(1.0 + len(_replicas_of(view).views.keys() - {view.server.name}), Unit.COUNT, "captures")
 
 
 def _traffic_ratio(view: ModelView) -> Reading:
-    own, others = REQUEST_RATE.read(view), _present(REQUEST_RATE, peers(view))
+    own, others = REQUEST_RATE.read(view), _others(REQUEST_RATE, view)
     if own.value is None or not others:
         return Reading.unknown(own.missing or _why_alone(REQUEST_RATE, view), Unit.COUNT)
     mean = (own.value + sum(others)) / (1 + len(others))
@@ -63,7 +94,7 @@ def _traffic_ratio(view: ModelView) -> Reading:
 
 def _traffic_certainty(view: ModelView) -> Reading:
     """(own − mean of all) ÷ its standard deviation if each request chose its server independently and evenly."""
-    own, others = REQUESTS.read(view), _present(REQUESTS, peers(view))
+    own, others = REQUESTS.read(view), _others(REQUESTS, view)
     if own.value is None or not others:
         return Reading.unknown(own.missing or _why_alone(REQUESTS, view), Unit.COUNT)
     total, share = own.value + sum(others), 1 / (1 + len(others))
@@ -76,36 +107,40 @@ def _traffic_certainty(view: ModelView) -> Reading:
 def _queue_ahead(view: ModelView) -> Reading:
     """Queue seconds of all stages here minus the median of the others: what even traffic would save, at most."""
     own = _queue(view)
-    others = [value for value in map(_queue, peers(view)) if value is not None]
+    others = [value for value in _elsewhere(_queue, view) if value is not None]
     if own is None or not others:
         return Reading.unknown(Missing.IDLE, Unit.SECONDS)
     return Reading.of(own - median(others), Unit.SECONDS, "statistics")
 
 
 def _queue(view: ModelView) -> float | None:
-    found = _present(QUEUE_SECONDS, [view.beside(model) for model in _stages(view)])
+    read = (QUEUE_SECONDS.read(view.beside(model)).value for model in _stages(view))
+    found = [value for value in read if value is not None]
     return sum(found) if found else None
 
 
-def _comparable(here: ModelView, there: Sequence[ModelView]) -> list[float]:
+def _work(view: ModelView) -> tuple[float | None, float | None, ModelConfig | None]:
+    return BATCH_SIZE.read(view).value, EXECUTION_SECONDS.read(view).value, view.config
+
+
+def _comparable(here: ModelView) -> list[float]:
     """Return the executions' seconds of peers whose configuration is the same and whose batches are about as large."""
-    own = BATCH_SIZE.read(here).value
-    found = []
-    for peer in there:
-        size, seconds = BATCH_SIZE.read(peer).value, EXECUTION_SECONDS.read(peer).value
-        if own is None or size is None or seconds is None or here.config != peer.config:
-            continue
+    own, config = BATCH_SIZE.read(here).value, here.config
+    if own is None:
+        return []
+    return [
+        seconds
+        for size, seconds, theirs in _elsewhere(_work, here)
         # A batch a quarter larger explains an execution a quarter longer at most.
-        if own <= 1.25 * size:
-            found.append(seconds)
-    return found
+        if size is not None and seconds is not None and own <= 1.25 * size and (theirs is config or theirs == config)
+    ]
 
 
 def _against_like(compute: Callable[[float, float], float], unit: Unit) -> Callable[[ModelView], Reading]:
     """Return a reader of (seconds of an execution here, median of the peers that do the same work)."""
 
     def read(view: ModelView) -> Reading:
-        own, others = EXECUTION_SECONDS.read(view), _comparable(view, peers(view))
+        own, others = EXECUTION_SECONDS.read(view), view.once(_comparable)
         if own.value is None or not others:
             return Reading.unknown(own.missing or Missing.IDLE, unit)
         return Reading.of(compute(own.value, median(others)), unit, own.source, events=own.events, span=own.span)

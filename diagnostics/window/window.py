@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
+from typing import Any
 
 from diagnostics.window.counters import Counter, CounterPoint, CounterTable, contradicted_resets, longest_gap
 from diagnostics.window.from_files import FILE, config_of_file
@@ -374,6 +375,8 @@ class Window:
     records: Sequence[Parsed] = ()
     cards: Mapping[str, Sequence[tuple[float, Gpu]]] = field(init=False)
     """The samples of each GPU by its uuid with their Unix seconds, in time order: NVML's, else DCGM's."""
+    across: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What signals found in all servers at once, and each server is compared with."""
 
     def __post_init__(self) -> None:
         """Sort the samples by card once: a hundred readings of sixteen cards ask for them."""

@@ -179,6 +179,16 @@ def test_a_day_takes_memory_in_proportion_to_what_was_read(goals: Goals) -> None
     goals.at_most("memory of a day of 20 models, times its bodies", peak / bodies, 3)
 
 
+def test_four_times_the_replicas_are_explained_in_little_more_than_four_times_as_long(goals: Goals) -> None:
+    one, took = _scrapes(models=5, seconds=300, interval=15, summaries=False), []
+    for servers in (30, 120):
+        scrapes = [replace(scrape, server=f"triton-{number}") for number in range(servers) for scrape in one]
+        _explain(scrapes)
+        took.append(min(_seconds(_explain, scrapes) for _ in range(ROUNDS)))
+    print(f"\n30 and 120 replicas: {took[0]:.2f} and {took[1]:.2f} s")
+    goals.at_most("four times the replicas, times as long", took[1] / took[0], 6)
+
+
 def test_explaining_takes_time_in_proportion_to_the_reads(goals: Goals) -> None:
     took = []
     for reads in (300, 600):
