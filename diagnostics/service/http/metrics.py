@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from fastapi import APIRouter, Request, Response
@@ -58,7 +58,7 @@ _END = b"# EOF\n"
 
 
 def _blocks(rows: Sequence[Row], media_type: str) -> Blocks:
-    """Return what rows are on a page."""
+    """Return the text of rows."""
     page = rendered(lambda: families(rows), media_type).removesuffix(_END)
     found: Blocks = {}
     for family in (b"\n" + page).split(b"\n# HELP ")[1:]:
@@ -67,8 +67,8 @@ def _blocks(rows: Sequence[Row], media_type: str) -> Blocks:
     return found
 
 
-class Shown:
-    """What a verdict says: in rows, and on each kind of page once it was asked for.
+class ShownVerdict:
+    """What a verdict says: in rows, and as text of each format that was asked for.
 
     Attributes:
         evaluation: the verdict.
@@ -110,19 +110,21 @@ class Exposition:
 
         """
         self._metrics, self._window, self._clock = metrics, window, clock
-        self._state = LiveState()
-        self._shown: dict[str, Shown] = {}
+        # Pages are made in threads of their own: what belongs together is exchanged at once.
+        self._newest: tuple[LiveState, Mapping[str, ShownVerdict]] = LiveState(), {}
         self._pages: dict[str, bytes] = {}
         self._due = 0.0
 
     def update(self, state: LiveState) -> None:
         """Take a new state; what its verdicts say is read at once, once."""
-        known = self._shown
-        self._shown = {
-            name: known[name] if name in known and known[name].evaluation is one else Shown(one, self._rows_of(one))
+        _, known = self._newest
+        shown = {
+            name: known[name]
+            if name in known and known[name].evaluation is one
+            else ShownVerdict(one, self._rows_of(one))
             for name, one in state.evaluations.items()
         }
-        self._state = state
+        self._newest = state, shown
 
     def render(self) -> None:
         """Make the pages that were asked for, if it is time."""
@@ -130,7 +132,7 @@ class Exposition:
             return
         begun = time.thread_time()
         for media_type in tuple(self._pages):
-            self._pages[media_type] = self._made(media_type)
+            self._pages[media_type] = self._written(media_type)
         took = time.thread_time() - begun
         self._metrics.page_seconds.set(took)
         self._due = time.monotonic() + took / _MOST_OF_PROCESSOR
@@ -139,7 +141,7 @@ class Exposition:
         """Return the newest page."""
         page = self._pages.get(media_type)
         if page is None:
-            page = self._pages[media_type] = self._made(media_type)
+            page = self._pages[media_type] = self._written(media_type)
         return page
 
     def _rows_of(self, evaluation: Evaluation) -> Sequence[Row]:
@@ -151,14 +153,14 @@ class Exposition:
             log.exception("metrics of %s", evaluation.deployment)
             return ()
 
-    def _made(self, media_type: str) -> bytes:
-        state, now = self._state, self._clock()
+    def _written(self, media_type: str) -> bytes:
+        (state, shown), now = self._newest, self._clock()
         since, silent = now - STALE_AFTER * self._window, _silent(state, now)
         targets = ((one.server, one.deployment, one.up, one.last_success) for one in state.targets.values())
-        current = [one for name, one in self._shown.items() if one.evaluation.at >= since and name not in silent]
+        current = [one for name, one in shown.items() if one.evaluation.at >= since and name not in silent]
         others = chain(
             rows_of_targets(targets),
-            *(rows_of_silence(name, one.evaluation.explanation) for name, one in self._shown.items() if name in silent),
+            *(rows_of_silence(name, one.evaluation.explanation) for name, one in shown.items() if name in silent),
             rows_of_incidents(state.incidents),
         )
         if len(set().union(*(one.servers for one in current))) == sum(len(one.servers) for one in current):

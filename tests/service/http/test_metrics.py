@@ -124,6 +124,19 @@ def test_only_a_new_verdict_is_written_again(verdict: Evaluation, monkeypatch: p
     assert sum(written) == 2
 
 
+def test_a_page_is_of_one_state_also_when_a_new_one_comes_while_it_is_made(verdict: Evaluation) -> None:
+    def clock() -> float:
+        exposition.update(LiveState(version=2, evaluations={NAME: verdict}))
+        return verdict.at
+
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=clock)
+    exposition.update(LiveState(version=1))
+    assert "diag_verdict{" not in exposition.page("text/plain").decode()
+    exposition._due = 0.0
+    exposition.render()
+    assert "diag_verdict{" in exposition.page("text/plain").decode()
+
+
 def test_a_verdict_that_was_not_renewed_says_nothing_of_now(verdict: Evaluation) -> None:
     now = [verdict.at + 500.0]
     exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: now[0])
