@@ -7,6 +7,7 @@ import gzip
 import json
 import secrets
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ OPENED = 2_000
 """Connections that all senders together open in a second. Of many more the system's queue is full on a busy machine:
 it drops what comes, and TCP tries again after a second (tcp(7), tcp_syn_retries), whatever the service does."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, RESET, SETTINGS, PING, CONTINUATION = 1, 3, 4, 6, 9
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 JSON_KIND = "application/json"
 LARGEST = 4 * 2**20
@@ -45,6 +46,18 @@ def rapid_reset(stream: int) -> bytes:
     """Return a request that is taken back at once (CVE-2023-44487)."""
     path = b"\x44" + bytes([len(METHOD)]) + METHOD.encode()
     return frame(HEADERS, b"\x83\x86" + path, stream=stream, flags=4) + frame(RESET, b"\0\0\0\x08", stream=stream)
+
+
+def call(stream: int, flags: int = 4) -> bytes:
+    """Return the begin of a call as gRPC writes it."""
+    path = b"\x44" + bytes([len(METHOD)]) + METHOD.encode()
+    kind = b"\x0f\x10\x10application/grpc" + b"\0\x02te\x08trailers"
+    return frame(HEADERS, b"\x83\x86" + path + kind, stream=stream, flags=flags)
+
+
+def made_reset(stream: int) -> bytes:
+    """Return a call that the server has to take back itself (CVE-2025-8671): a window beyond the largest."""
+    return call(stream) + 2 * frame(WINDOW, b"\x7f\xff\xff\xff", stream=stream)
 
 
 def long_headers(stream: int) -> bytes:
@@ -282,13 +295,47 @@ def test_tls_handshakes_that_nobody_ends(tmp_path: Path, begin: bytes):
         (PREFACE + frame(SETTINGS), frame(PING, b"p" * 8)),
         (PREFACE + frame(SETTINGS) + frame(HEADERS, b"\x82", stream=1), frame(CONTINUATION, b"\x82" * 1000, stream=1)),
         (PREFACE + frame(SETTINGS), b"".join(rapid_reset(stream) for stream in range(1, 401, 2))),
+        (PREFACE + frame(SETTINGS) + frame(HEADERS, b"\x82", stream=1), 2_000 * frame(CONTINUATION, stream=1)),
+        (PREFACE + frame(SETTINGS) + call(1), 2_000 * frame(DATA, stream=1)),
+        (PREFACE + frame(SETTINGS, b"\0\4\0\0\0\0"), b"".join(call(stream, flags=5) for stream in range(1, 201, 2))),
+        (
+            PREFACE + frame(SETTINGS),
+            b"".join(frame(PRIORITY, b"\0\0\0\0\x10", stream=one) for one in range(1, 6001, 2)),
+        ),
+        (PREFACE + frame(SETTINGS), b"".join(made_reset(stream) for stream in range(1, 401, 2))),
         (PREFACE + frame(SETTINGS), b"".join(long_headers(stream) for stream in range(1, 41, 2))),
     ],
-    ids=["silent", "half a preface", "settings", "pings", "headers without end", "rapid reset", "long headers"],
+    ids=[
+        "silent",
+        "half a preface",
+        "settings",
+        "pings",
+        "headers without end",
+        "rapid reset",
+        "empty continuations",
+        "empty data",
+        "window of nothing",
+        "priorities",
+        "made you reset",
+        "long headers",
+    ],
 )
 def test_http2_connections(service: Attacked, begin: bytes, drip: bytes):
     with service.holding():
         held_open(service.grpc, begin, drip)
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_a_client_cannot_have_keys_agreed_on_again_and_again(tmp_path: Path):
+    """Each time costs the server more than the client (CVE-2011-1473)."""
+    with attacked(tmp_path, tls=True) as service:
+        for port, spoken in ((service.port, "http/1.1"), (service.grpc, "h2")):
+            options = ("-tls1_2", "-legacy_renegotiation", "-alpn", spoken, "-connect", f"127.0.0.1:{port}")
+            done = subprocess.run(
+                ("openssl", "s_client", *options), input=b"R\n", capture_output=True, timeout=20, check=False
+            )
+            assert b"RENEGOTIATING" in done.stdout + done.stderr
+            assert done.returncode != 0
 
 
 CALLS = {
@@ -306,6 +353,18 @@ def test_calls_of_tools(tmp_path: Path):
         for make in CALLS.values():
             for room in (LARGEST - 1000, 60_000):
                 posted(service.url, make(room), JSON_KIND, "/mcp", Accept="application/json, text/event-stream")
+
+
+def test_streams_of_tools_that_nobody_reads(tmp_path: Path):
+    accepted = b" /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
+    slow = b"POST" + accepted + b"Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n{"
+    with attacked(tmp_path, web="mcp = true\n") as service, service.holding():
+        held_open(service.port, b"GET" + accepted + b"\r\n")
+        held_open(service.port, slow, b" ")
+        time.sleep(1.0)
+        log = service.service.log.read_text()
+    assert "Traceback" not in log
+    assert len(log) < 200_000
 
 
 ROUNDS_OF_BAD_PAGES = 5
