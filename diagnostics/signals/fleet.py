@@ -37,9 +37,9 @@ class _Replicas:
 
 def _replicas_of(view: ModelView) -> _Replicas:
     key, across = (view.model, view.version, view.start, view.end), view.window.across
-    if key not in across:
-        across[key] = _Replicas(view)
-    found: _Replicas = across[key]
+    found: _Replicas | None = across.get(key)
+    if found is None:
+        found = across[key] = _Replicas(view)
     return found
 
 

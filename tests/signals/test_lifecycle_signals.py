@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.signals import fleet
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, READY_VERSIONS
 from diagnostics.signals.fleet import (
     EXECUTION_EXCESS,
@@ -27,7 +28,7 @@ from diagnostics.signals.stalls import (
 )
 from diagnostics.signals.triton import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
-from diagnostics.window.window import window_of
+from diagnostics.window.window import Window, window_of
 from tests.builders import START, Stage, SyntheticTriton, chain, explained, model_config, view_of
 from tests.builders_changes import config_read
 from tests.builders_traffic import Did, indexed, logged, reported, story_scrapes
@@ -232,7 +233,7 @@ class TestVersions:
 
 
 class TestFleets:
-    def fleet(self, *each: Did) -> object:
+    def fleet(self, *each: Did) -> Window:
         config = {"m": {"name": "m", "instance_group": [{"kind": "KIND_CPU", "count": 1}]}}
         scrapes = []
         for number, did in enumerate(each):
@@ -241,7 +242,7 @@ class TestFleets:
 
     def test_shares_and_queues_are_set_against_the_others(self) -> None:
         window = self.fleet(Did(requests=80, queue=0.3), Did(requests=20, queue=0.01), Did(requests=20, queue=0.01))
-        view = view_of(window, "m", None)  # type: ignore[arg-type]
+        view = view_of(window, "m", None)
 
         assert REPLICAS.read(view).value == 3
         assert TRAFFIC_RATIO.read(view).value == pytest.approx(2.0)
@@ -251,7 +252,7 @@ class TestFleets:
 
     def test_executions_are_set_against_the_others(self) -> None:
         window = self.fleet(Did(requests=20, infer=0.09), Did(requests=20, infer=0.03), Did(requests=20, infer=0.03))
-        view = view_of(window, "m", None)  # type: ignore[arg-type]
+        view = view_of(window, "m", None)
 
         assert EXECUTION_RATIO.read(view).value == pytest.approx(3.0)
         assert EXECUTION_EXCESS.read(view).value == pytest.approx(0.06)
@@ -259,10 +260,20 @@ class TestFleets:
     def test_larger_batches_are_not_compared(self) -> None:
         window = self.fleet(Did(requests=20, infer=0.09, size=8), Did(requests=20, infer=0.03))
 
-        assert EXECUTION_RATIO.read(view_of(window, "m", None)).missing is Missing.IDLE  # type: ignore[arg-type]
+        assert EXECUTION_RATIO.read(view_of(window, "m", None)).missing is Missing.IDLE
+
+    def test_each_replica_is_read_once_however_many_are_compared_with_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read, work = list[str](), fleet._work
+        monkeypatch.setattr(fleet, "_work", lambda view: read.append(view.server.name) or work(view))
+        window = self.fleet(*[Did(requests=20, infer=0.03)] * 4)
+        for name in ("triton-0", "triton-1", "triton-2", "triton-3"):
+            view = replace(view_of(window, "m", None), server=window.servers[name])
+            assert EXECUTION_RATIO.read(view).value == pytest.approx(1.0)
+
+        assert sorted(read) == ["triton-0", "triton-1", "triton-2", "triton-3"]
 
     def test_one_server_has_no_peers(self) -> None:
-        view = view_of(self.fleet(Did(requests=20)), "m", None)  # type: ignore[arg-type]
+        view = view_of(self.fleet(Did(requests=20)), "m", None)
 
         assert REPLICAS.read(view).value == 1
         assert TRAFFIC_RATIO.read(view).missing is Missing.IDLE
