@@ -19,6 +19,8 @@ from tests.repository.pages import blocks, written
 from tests.service.parts import until
 
 PAGE = written()["docs/how-to/start-triton.md"]
+# A server that is to end waits half a minute for connections that clients keep open.
+CLIENT = urllib3.PoolManager(headers={"Connection": "close"})
 
 
 def test_the_page_installs_the_version_that_the_demonstration_uses() -> None:
@@ -51,12 +53,12 @@ def started(tmp_path: Path) -> Iterator[str]:
         yield url
     finally:
         server.terminate()
-        server.wait(60)  # it waits for connections that clients keep open
+        server.wait(60)
 
 
 def _is_ready(url: str) -> bool:
     try:
-        return urllib3.request("GET", f"{url}/v2/models/standin/ready", retries=False, timeout=2).status == 200
+        return CLIENT.request("GET", f"{url}/v2/models/standin/ready", retries=False, timeout=2).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 
@@ -71,12 +73,12 @@ def test_a_server_that_is_started_as_the_page_says_serves_its_model_and_is_expla
 
     def ask() -> None:
         while not ended.is_set():
-            urllib3.request("POST", f"{started}/v2/models/standin/infer", json=body)
+            CLIENT.request("POST", f"{started}/v2/models/standin/infer", json=body)
 
     clients = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
     for one in clients:
         one.start()
-    answer = urllib3.request("POST", f"{started}/v2/models/standin/infer", json=body).json()
+    answer = CLIENT.request("POST", f"{started}/v2/models/standin/infer", json=body).json()
     linted = CliRunner().invoke(diag, ["lint", repository])
     explained = CliRunner().invoke(diag, ["explain", started, "--repository", repository, "--window", "12s"])
     ended.set()
