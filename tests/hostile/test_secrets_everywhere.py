@@ -221,9 +221,9 @@ def test_an_echoed_credential_is_in_no_report_and_no_capture(
     with fake_triton() as fake:
         echo_everything(fake)
         place = [f"127.0.0.1:{fake.port}", "--metrics-url", f"http://127.0.0.1:{fake.port + 2}/metrics"]
-        assert main(["explain", *place, "--window", "3s", "--output", output]) in (0, 1, 3)
+        assert main(["explain", *place, "--window", "1s", "--output", output]) in (0, 1, 3)
         if output == "json":
-            assert main(["record", *place, "--for", "3s", "-o", str(capture)]) == 0
+            assert main(["record", *place, "--for", "1s", "--interval", "0.5s", "-o", str(capture)]) == 0
     out, err = capfdbinary.readouterr()
     assert reported(out + err) == []
     if output == "json":
