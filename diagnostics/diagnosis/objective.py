@@ -59,7 +59,7 @@ class Objective(LatencyTarget):
 def latency_of(evidence: Evidence, item: Anatomy, quantile: float | None = None) -> Reading:
     """Return the seconds that requests of an entry take: their mean, or a quantile; absent where none was measured.
 
-    `span` is set where the value is Triton's summary, and reaches back before a window shorter than its 60 s.
+    `span` is set where the value is Triton's summary, and the window is not of its 60 s.
     """
     if quantile is None:
         return Reading.of(item.mean_seconds, Unit.SECONDS, item.source)

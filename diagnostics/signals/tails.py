@@ -60,10 +60,10 @@ def _of_times(times: Times, quantile: float, source: str, fewest: int = FEWEST_S
 def _of_summary(family: str, quantile: float, mean: Signal, fewest: int = FEWEST_SINGLE) -> Read:
     """Return a reader of Triton's summary: its newest value, which is of the last 60 s before that read.
 
-    `span` is 60 s where the window is shorter. There, a summary that the window's requests rule out is absent: by
-    Markov's inequality, at most a share 1 - q of them takes mean ÷ (1 - q) or more. It is NaN when idle, and absent
-    unless `summary_latencies=true`, where the server was not configured with the quantile, and with fewer requests in
-    those seconds than `fewest`. Summaries of several versions cannot be joined.
+    `span` is 60 s where the window is shorter or longer by more than a tenth. Of a shorter one, a summary that the
+    window's requests rule out is absent: by Markov's inequality, at most a share 1 - q of them takes mean ÷ (1 - q) or
+    more. It is NaN when idle, and absent unless `summary_latencies=true`, where the server was not configured with the
+    quantile, and with fewer requests in those seconds than `fewest`. Summaries of several versions cannot be joined.
     """
 
     def read(view: ModelView) -> Reading:
@@ -82,7 +82,8 @@ def _of_summary(family: str, quantile: float, mean: Signal, fewest: int = FEWEST
         reaches_back = view.end - view.start < _SUMMARY_SECONDS
         if reaches_back and usual is not None and value * (1 - quantile) > usual:
             return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, METRICS)
-        span = _SUMMARY_SECONDS if reaches_back else None
+        whole = abs(view.end - view.start - _SUMMARY_SECONDS) <= _SUMMARY_SECONDS / 10
+        span = None if whole else _SUMMARY_SECONDS
         return Reading.of(value, Unit.SECONDS, METRICS, events=number, span=span)
 
     return read

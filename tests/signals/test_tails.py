@@ -40,8 +40,9 @@ def test_a_summary_without_recent_requests_is_absent_not_zero() -> None:
     assert of_summary(float("nan"), reads=13).value is None
 
 
-def test_a_summary_that_reaches_back_before_the_window_says_how_far() -> None:
-    assert of_summary(1.0, reads=5).span == 60
+@pytest.mark.parametrize(("reads", "span"), [(5, 60), (11, 60), (12, None), (14, None), (15, 60), (60, 60)])
+def test_a_summary_of_another_time_than_the_window_says_of_which(reads: int, span: float | None) -> None:
+    assert of_summary(1.0, reads=reads).span == span
 
 
 def test_a_summary_that_no_request_of_a_short_window_allows_is_not_believed() -> None:
