@@ -400,14 +400,15 @@ def effect(requested: Intervention, finding: Finding, simulations: Simulations |
 def _saved(measured: float, before: Performance, after: Performance) -> Estimate | None:
     """Return what is left of a measured mean, with the interval of the modelled difference; None if that is no account.
 
-    The value is the difference of the figures that are shown, and the interval holds it.
+    The value is the difference of the figures that are shown, and the interval holds it. At most, the change saves what
+    lies between the measured mean and the shortest forecast: queues of another window may be longer than these were.
     """
     modelled = saving(before, after) if before.accounts_for(measured) else None
     if modelled is None or after.mean is None:
         return None
-    value = measured - after.mean.value
-    high = None if modelled.high is None else max(modelled.high, value)
-    return Estimate(value=value, low=min(modelled.low, value), high=high)
+    value, most = measured - after.mean.value, measured - after.mean.low
+    high = most if modelled.high is None else min(modelled.high, most)
+    return Estimate(value=value, low=min(modelled.low, value), high=max(high, value))
 
 
 def _endless(requested: Intervention, before: Performance, found: Performance, by: str) -> Unpredicted:

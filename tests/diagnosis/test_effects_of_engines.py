@@ -29,6 +29,8 @@ def test_more_slots_save_as_much_as_a_what_if_says() -> None:
     assert finding.effect.mean == forecast.predicted.mean
     assert finding.effect.now_mean == forecast.measured_mean
     assert finding.effect.saving is not None
+    assert finding.effect.saving.high is not None
+    assert finding.effect.saving.high <= finding.effect.now_mean - finding.effect.mean.low
 
 
 def test_an_effect_is_not_predicted_where_no_iteration_was_timed() -> None:
