@@ -95,14 +95,25 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
         if target["deployment"] == deployment["name"] and (target["error"] or not target["up"]):
             yield paint(fitted(f"  {_target(target)}", columns), "yellow")
     open_ones = {one["fingerprint"]: one for one in state["incidents"] if one["deployment"] == deployment["name"]}
+    shown = {finding["id"] for finding in deployment["findings"]}
+    unseen = [one for fingerprint, one in open_ones.items() if fingerprint not in shown]
+    critical = [one for one in unseen if one["severity"] == "critical"]
+    for incident in critical:
+        yield paint(fitted(f"  {_unseen(incident, state, silent)}", columns), "red")
     for finding in deployment["findings"]:
-        incident = open_ones.pop(finding["id"], None)
-        yield from _finding(finding, incident, state, columns, paint)
-        if incident and (known := _acknowledged(state, incident["id"])):
-            yield fitted(f"      acknowledged by {known['who']}: {known['text']}", columns)
-    for incident in open_ones.values():
-        since = _ago(state["now"] - incident["seen"])
-        yield fitted(f"  {incident['check']}: not seen for {since}; not over yet", columns)
+        known = open_ones.get(finding["id"])
+        yield from _finding(finding, known, state, columns, paint)
+        if known and (by := _acknowledged(state, known["id"])):
+            yield fitted(f"      acknowledged by {by['who']}: {by['text']}", columns)
+    for incident in (one for one in unseen if one not in critical):
+        yield fitted(f"  {_unseen(incident, state, silent)}", columns)
+
+
+def _unseen(incident: Json, state: Json, silent: float | None) -> str:
+    """Return an open incident that the newest verdict does not show, in one line."""
+    since = _ago(state["now"] - incident["seen"])
+    why = f"last seen {since} ago" if silent is None else f"not read for {since}"
+    return f"{incident['severity']} {incident['check']}, open: {why}: {incident['summary']}"
 
 
 def _age(deployment: Json) -> str:

@@ -118,6 +118,25 @@ def test_who_knows_of_an_incident_is_shown_below_it():
     assert gist(known) != gist(state(incidents=[one], acknowledged=[]))
 
 
+@pytest.mark.parametrize(
+    ("silent", "line"),
+    [
+        (None, "  critical model-unavailable, open: last seen 40 s ago: triton-0 was unavailable"),
+        (940.0, "  critical model-unavailable, open: not read for 40 s: triton-0 was unavailable"),
+    ],
+)
+def test_what_is_critical_and_open_stays_on_top_where_the_newest_verdict_lacks_it(silent: float | None, line: str):
+    away = {"id": "i2", "fingerprint": "f2", "deployment": "chat", "check": "model-unavailable", "seen": 960.0}
+    away |= {"severity": "critical", "summary": "triton-0 was unavailable"}
+    other = {**away, "id": "i3", "fingerprint": "f3", "check": "bursty-arrivals", "severity": "warning"}
+    shown = state(incidents=[other, away])
+    shown["deployments"][0]["no_data_since"] = silent
+    lines = frame(shown, 100)
+    assert lines[3] == line
+    assert lines[4].startswith("  warning  capacity-exceeded")
+    assert lines[-1].startswith("  warning bursty-arrivals, open: ")
+
+
 def test_how_many_servers_a_source_of_discovery_names_is_shown():
     found = [target(found_by="file a.json"), target(found_by="file a.json"), target(found_by="")]
     lines = frame(state(targets=found), 100)
