@@ -1,4 +1,4 @@
-"""`python -m tests.benchmark.again --out FOLDER`: records the incidents, longest first."""
+"""`python -m tests.benchmark.again --out FOLDER`: records each kind once and then once more, longest first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main(module: str, every: Sequence[OddDrawn]) -> int:
     wanted = [one for one in every if not arguments.number or one.number in arguments.number]
     wanted = [one for one in wanted if not arguments.kind or one.kind in arguments.kind]
     wanted = [one for one in wanted if not arguments.quick or one.seed == 0]
-    wanted.sort(key=lambda one: -one.incident.seconds - one.incident.trial * len(one.incident.changes))
+    wanted.sort(key=lambda one: (one.seed, -one.incident.seconds - one.incident.trial * len(one.incident.changes)))
 
     def record_one(number: int) -> int:
         command = [sys.executable, "-m", module, "--one", str(number), "--out", str(arguments.out)]

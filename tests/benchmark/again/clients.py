@@ -17,6 +17,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from urllib3.util.wait import wait_for_read
+
 from diagnostics.loadgen.load import LoadProfile, SentRequest, schedule
 from tests.benchmark.kinds.clients import send as send_plain
 from tests.benchmark.kinds.world import Load
@@ -50,6 +52,9 @@ class OddLoad(Load):
         pool: above 0, all requests share so many connections, and the wait for one is part of what a client sees.
         hedges_ms: a request without an answer after so long is sent once more beside the first, from `later` on.
         distinct_later: requests are so many different ones from the share `later` on; 0 for `distinct`.
+        hot: share of requests that begin with the number `hot_number`, from the share `later` on.
+        freezes_every, freezes_ms: the clients' own process stands still for so long every so many seconds.
+        pipe_kbs: answers share a way of so many kilobytes a second, from the share `later` on; 0 for a wide one.
     """
 
     begins: float = 0.0
@@ -71,6 +76,11 @@ class OddLoad(Load):
     pool: int = 0
     hedges_ms: float = 0.0
     distinct_later: int = 0
+    hot: float = 0.0
+    hot_number: float = 0.0
+    freezes_every: float = 0.0
+    freezes_ms: float = 0.0
+    pipe_kbs: float = 0.0
 
 
 def odd(load: Load, **values: object) -> OddLoad:
@@ -102,6 +112,7 @@ class _OddStream:
         self.chance, self.local = random.Random(seed), threading.local()
         self.hedging = ThreadPoolExecutor(max_workers=2 * _IN_FLIGHT)
         self.records: list[SentRequest] = []
+        self.pipe, self.pipe_free = threading.Lock(), 0.0
 
     def run(self) -> None:
         """Send all of it, and return when all is answered."""
@@ -143,13 +154,29 @@ class _OddStream:
         body, headers = self._odd_body(due, number)
         for _ in range(load.attempts):
             # Who waits for a connection of a pool has asked when the request was due.
-            sent = time.time() - (max(0.0, time.monotonic() - self.started - due) if load.pool else 0.0)
+            self._freeze()
+            waits = load.pool or load.freezes_every
+            sent = time.time() - (max(0.0, time.monotonic() - self.started - due) if waits else 0.0)
             hedged = load.hedges_ms and due >= load.later * self.seconds
             code = (self._hedged if hedged else self._code)(path, body, headers)
+            self._freeze()
             ms = (time.time() - sent) * 1e3
             self.records.append(SentRequest(t=sent, model=model, ms=ms, ok=code == 200, code=code))
             if code == 200:
                 break
+
+    def _freeze(self) -> None:
+        """Wait until the clients' process goes on, where it stands still now and then."""
+        every, ms = self.load.freezes_every, self.load.freezes_ms
+        if every and (into := (time.monotonic() - self.started) % every) < ms / 1e3:
+            time.sleep(ms / 1e3 - into)
+
+    def _through_pipe(self, size: int) -> None:
+        """Wait until an answer of so many bytes has come the way that all answers share."""
+        with self.pipe:
+            self.pipe_free = max(time.monotonic(), self.pipe_free) + size / (1e3 * self.load.pipe_kbs)
+            free = self.pipe_free
+        time.sleep(max(0.0, free - time.monotonic()))
 
     def _hedged(self, path: str, body: bytes, headers: dict[str, str]) -> int:
         """Send a request, and once more if no answer comes in time; return the status of the first answer."""
@@ -177,6 +204,10 @@ class _OddStream:
         if load.connects_ms >= 0:
             self._drop()
             time.sleep(load.connects_ms * self.chance.uniform(0.7, 1.3) / 1e3)
+        kept = getattr(self.local, "connection", None)
+        if kept is not None and kept.sock is not None and wait_for_read(kept.sock, timeout=0.0):
+            # The server has closed it: only an end can be read of a connection that waits for no answer.
+            self._drop()
         if getattr(self.local, "connection", None) is None:
             address = urlsplit(self.url)
             self.local.connection = http.client.HTTPConnection(
@@ -191,7 +222,9 @@ class _OddStream:
         response = connection.getresponse()
         while load.reads_ms and response.readline():
             time.sleep(load.reads_ms / 1e3)
-        response.read()
+        size = len(response.read())
+        if load.pipe_kbs and time.monotonic() - self.started >= load.later * self.seconds:
+            self._through_pipe(size)
         return int(response.status)
 
     def _drop(self) -> None:
@@ -220,6 +253,8 @@ class _OddStream:
         first = float(number % distinct) if distinct else 0.0
         if load.stamped_from and due >= load.stamped_from * self.seconds:
             first = 1000.0 + number
+        if load.hot and due >= load.later * self.seconds and self.chance.random() < load.hot:
+            first = load.hot_number
         return _encoded(first, values, rows, as_text=load.as_text, bytes_back=load.bytes_back)
 
 

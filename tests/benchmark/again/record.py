@@ -13,6 +13,7 @@ from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.loadgen.load import SentRequest
+from diagnostics.wire.records import BodyKind
 from tests.benchmark.again.clients import send
 from tests.benchmark.kinds.record import Running, observe, seen_by_clients, serving, under_load, write_capture
 from tests.benchmark.kinds.sights import sight_of
@@ -23,6 +24,8 @@ from tests.benchmark.spans import Spans
 _SETTLING = 4.0
 # Until then after its start a server has loaded its models, and its slow log takes all it writes.
 _STARTING = 8.0
+# What is read once, whenever that is.
+_ONCE = frozenset({BodyKind.REPOSITORY, BodyKind.LOG})
 # What a request that failed counts as, in milliseconds, when changes are compared.
 FAILED_MS = 10_000.0
 # A change that leaves more than this share of what clients wait did not help.
@@ -76,6 +79,9 @@ def record(
             running.server.check()
         events = [f"{at - clients[0].t:.1f} {what}" for _, running in fleet for at, what in running.done]
     kept = [scrape for scrape in [*scrapes, *spans.scrapes()] if sight.shows(scrape)]
+    if sight.hole:
+        middle = clients[0].t + (incident.fault_at or 0.5) * incident.seconds
+        kept = [scrape for scrape in kept if scrape.kind in _ONCE or abs(scrape.at - middle) > sight.hole / 2]
     write_capture(folder / f"{name}.tar.xz", name, kept, clients, sight)
     tried = {change.what: _trial(incident, change.incident, environment, seed) for change in incident.changes}
     before = _felt(incident, clients)

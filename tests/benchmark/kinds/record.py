@@ -22,7 +22,7 @@ import grpc
 import urllib3
 
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.server import TritonLauncher
+from diagnostics.demo.server import Ports, TritonLauncher
 from diagnostics.loadgen.load import SentRequest, summarise
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import BodyKind, Scrape
@@ -32,7 +32,7 @@ from exporters.sources.repository import repository_scrapes
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
-from tests.benchmark.kinds.repository import write, write_model
+from tests.benchmark.kinds.repository import write, write_ensemble, write_model
 from tests.benchmark.kinds.sights import Sight, sight_of
 from tests.benchmark.kinds.world import Event, Incident, Load, World
 from tests.benchmark.record import helped_most, without_standin
@@ -50,13 +50,14 @@ Sending = Callable[[Sequence[Load], str, float, int], list[SentRequest]]
 
 @dataclass(slots=True)
 class Running:
-    """A server that runs, and what is needed to do something to it."""
+    """A server that runs, and what is needed to do something to it; `again` makes it anew on the same ports."""
 
     server: TritonLauncher
     repository: Path
     control: Path
     world: World
     cores: Sequence[int]
+    again: Callable[[Ports], TritonLauncher]
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False, timeout=60.0))
     done: list[tuple[float, str]] = field(default_factory=list)
 
@@ -82,6 +83,20 @@ class Running:
     def _write(self, model: str, values: Mapping[str, object]) -> None:
         self.world = self.world.changed(model, **values)
         write_model(self.world.model(model), self.repository, self.control)
+
+    def _rewire(self, model: str, values: Mapping[str, object]) -> object:
+        """Give an ensemble other steps."""
+        ensemble = next(each for each in self.world.ensembles if each.name == model)
+        write_ensemble(replace(ensemble, **values), self.world, self.repository)  # type: ignore[arg-type]
+        return self._load(model, {})
+
+    def _restart(self, _: str, __: Mapping[str, object]) -> object:
+        """End the server's process as the kernel does when memory is short, and start it anew on the same ports."""
+        os.kill(self.server.pid, signal.SIGKILL)
+        self.server.stop()
+        self.server = self.again(self.server.ports)
+        self.server.__enter__()
+        return "ready"
 
     def _load(self, model: str, _: Mapping[str, object]) -> object:
         return self._call("RepositoryModelLoad", model)
@@ -176,8 +191,14 @@ def serving(incident: Incident, environment: TritonEnvironment, spans: str = "")
             options += [f"--trace-config={setting}" for setting in settings]
         # The last spans are sent while a server ends; nothing else of its end is recorded.
         stop_timeout = 5.0 if spans else 0.0
-        server = stack.enter_context(TritonLauncher(environment, repository, args=options, stop_timeout=stop_timeout))
-        yield Running(server, repository, scratch / "control", incident.world, cores)
+
+        def launcher(ports: Ports | None) -> TritonLauncher:
+            return TritonLauncher(environment, repository, ports, options, stop_timeout=stop_timeout)
+
+        server = stack.enter_context(launcher(None))
+        running = Running(server, repository, scratch / "control", incident.world, cores, launcher)
+        stack.callback(lambda: running.server.stop())
+        yield running
 
 
 @contextmanager

@@ -20,11 +20,16 @@ def write(world: World, into: Path, control: Path) -> Path:
     for model in world.models:
         write_model(model, into, control)
     for ensemble in world.ensembles:
-        (into / ensemble.name / "1").mkdir(parents=True)
-        (into / ensemble.name / "config.pbtxt").write_text(_ensemble_config(ensemble, world), "utf-8")
+        write_ensemble(ensemble, world, into)
     if world.engine is not None:
         write_engine(world.engine, into)
     return into
+
+
+def write_ensemble(ensemble: Ensemble, world: World, into: Path) -> None:
+    """Write an ensemble's folder, or bring its configuration up to date."""
+    (into / ensemble.name / "1").mkdir(parents=True, exist_ok=True)
+    (into / ensemble.name / "config.pbtxt").write_text(_ensemble_config(ensemble, world), "utf-8")
 
 
 def write_model(model: Model, into: Path, control: Path) -> None:

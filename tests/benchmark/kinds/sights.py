@@ -32,6 +32,7 @@ class Sight:
         interval: seconds between two reads.
         late: seconds after the fault began at which the recording begins; 0 for a recording that begins before.
         log: whether the server's log is there.
+        hole: seconds around the beginning of the fault, or the middle, of which nothing was read; 0 for none.
     """
 
     hidden: frozenset[BodyKind] = frozenset()
@@ -40,6 +41,7 @@ class Sight:
     interval: float = 2.0
     late: float = 0.0
     log: bool = False
+    hole: float = 0.0
 
     def shows(self, scrape: Scrape) -> bool:
         """Return whether a scrape is part of the recording."""
@@ -54,6 +56,7 @@ SIGHTS = {
     "late": Sight(late=2.5),
     "all-15s": Sight(clients=False, interval=15.0),
     "metrics-and-clients": Sight(hidden=_BESIDES, interval=5.0),
+    "hole": Sight(clients=False, hole=10.0),
 }
 
 

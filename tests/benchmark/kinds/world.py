@@ -174,7 +174,8 @@ class Event:
         do: `set` (other settings of a model, then a load), `unload`, `load` (as it is in the repository), `release`
             (version 2 with other settings), `control` (the model misbehaves from now on), `kill` (an instance's
             process), `hog` (processes that take the server's processors for `seconds`),
-            `throttle` (for `seconds` the server's processes run only for 60 ms of each `period` seconds).
+            `throttle` (for `seconds` the server's processes run only for 60 ms of each `period` seconds),
+            `rewire` (an ensemble gets other steps), `restart` (the server is killed, and starts anew).
         model: whom it happens to.
         values: the settings, or what the model's control file says.
     """

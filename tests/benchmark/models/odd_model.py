@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,11 @@ class TritonPythonModel(KindModel):
     standin_permits: so many of its instances may execute at once.
     standin_fails_share, standin_fails_ms: this share of executions ends with an error after so long.
     standin_fallback: 1 calls the second of `standin_calls` only if the first answers with an error.
+    standin_by_key: 1 calls the one of `standin_calls` that the first number of a request says.
+    standin_quota: all its instances together get so many answers a second from somebody else.
+    standin_poison: a request that begins with this number ends the instance's process.
+    Its control file may also say {"stall": [instance, ms]}, which happens once, and
+    {"slow_falls": [factor, seconds]}: it is so many times as slow, and as fast as before after so many seconds.
     """
 
     def initialize(self, args):
@@ -55,6 +61,9 @@ class TritonPythonModel(KindModel):
         self.squared, self.failing = self._number("squared_ms") / 1e3, False
         permits = range(int(self._number("permits")))
         self.permits = [Path(f"{self.control}.permit-{number}").open("w") for number in permits]  # noqa: SIM115
+        self.quota, self.poison = self._number("quota"), self._text("poison")
+        self.quotas = Path(f"{self.control}.quota").open("a+") if self.quota else None  # noqa: SIM115
+        self.stalled, self.flushed = False, 0.0
         self.spinning = threading.Event()
         for _ in range(int(self._number("spinners"))):
             threading.Thread(target=self._spin, daemon=True).start()
@@ -63,12 +72,38 @@ class TritonPythonModel(KindModel):
         most = self._number("keeps_most") or float("inf")
         if (kilobytes := int(self._number("keeps_kb"))) and len(self.kept) < most:
             self.kept.append(b"x" * (1024 * kilobytes))
+        if self.poison and any(float(self._rows(each).flat[0]) == float(self.poison) for each in requests):
+            os._exit(1)
         permit = self._permit()
         answers = super().execute(requests)
         if permit is not None:
             fcntl.flock(permit, fcntl.LOCK_UN)
         self.last = time.monotonic()
         return answers
+
+    def _obey(self):
+        super()._obey()
+        lane, ms = self.misbehaves.get("stall", (-1, 0))
+        if lane == self.lane and not self.stalled:
+            self.stalled = True
+            time.sleep(ms / 1e3)
+        factor, seconds = self.misbehaves.get("slow_falls", (1.0, 1.0))
+        if factor > 1:
+            self.flushed = self.flushed or time.monotonic()
+            left = max(0.0, 1 - (time.monotonic() - self.flushed) / seconds)
+            self.misbehaves["slow"] = 1 + (factor - 1) * left
+
+    def _await_quota(self):
+        """Wait for the next answer that all instances together may have."""
+        fcntl.flock(self.quotas, fcntl.LOCK_EX)
+        self.quotas.seek(0)
+        due = max(float(self.quotas.read() or 0), time.time())
+        self.quotas.seek(0)
+        self.quotas.truncate()
+        self.quotas.write(str(due + 1 / self.quota))
+        self.quotas.flush()
+        fcntl.flock(self.quotas, fcntl.LOCK_UN)
+        time.sleep(max(0.0, due - time.time()))
 
     def _permit(self):
         while self.permits:
@@ -129,6 +164,10 @@ class TritonPythonModel(KindModel):
             time.sleep(self.pause - into)
 
     def _respond(self, request, rows):
+        if self.quota:
+            self._await_quota()
+        if self._number("by_key"):
+            return self._ask_one([self.calls[int(rows[0][0]) % len(self.calls)]], rows)
         if self.failing:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError("no answer from the feature store"))
         if self.calls_below:
@@ -147,6 +186,13 @@ class TritonPythonModel(KindModel):
     def _pass_on(self, rows):
         if rows[0][0] < self.calls_below:
             answer = self._call(self.calls[0], rows + 1, None)[0]
+            if answer.has_error():
+                return pb_utils.InferenceResponse(error=answer.error())
+        return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
+
+    def _ask_one(self, groups, rows):
+        for group in groups:
+            answer = self._call(group, rows, None)[0]
             if answer.has_error():
                 return pb_utils.InferenceResponse(error=answer.error())
         return pb_utils.InferenceResponse(output_tensors=[self._output(rows)])
