@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import BodyKind
-from tests.benchmark import again, fourth, third
+from tests.benchmark import again, fifth, fourth, third
 from tests.benchmark.again import OddDrawn
 from tests.benchmark.again.record import Change, OddIncident, label_of
 from tests.benchmark.kinds import FAULTS as KINDS
@@ -58,6 +58,15 @@ SETS = {
         folder=FIXTURES / "unnamed_fourth",
         module=fourth,
         named_before={*NAMED, *again.FAULTS, *again.LOOKALIKES, *third.FAULTS, *third.LOOKALIKES},
+        helps_below=0.7,
+    ),
+    "fifth": OddSet(
+        folder=FIXTURES / "unnamed_fifth",
+        module=fifth,
+        named_before={
+            *NAMED,
+            *(kind for odd in (again, third, fourth) for kind in (*odd.FAULTS, *odd.LOOKALIKES)),
+        },
         helps_below=0.7,
     ),
 }
