@@ -39,7 +39,7 @@ from diagnostics.settings.tree import Settings
 from diagnostics.slo.reading import configured
 from diagnostics.store.claim import claimed
 from diagnostics.store.database import database_of, named_file
-from diagnostics.store.history import History, make_directory
+from diagnostics.store.history import History, check_directory, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from diagnostics.units import span
 from exporters.sinks.links import Links
@@ -59,12 +59,14 @@ def check(
 
     Raises:
         UsageError: the settings cannot be used.
+        CollectError: the history's directory can be neither made nor written.
 
     """
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
     check_repositories(loaded.settings)
     sources_of(loaded.settings)
+    check_directory(loaded.settings.history.directory)
     database_of(loaded.settings.history, read_secret)
     validate_listener(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:

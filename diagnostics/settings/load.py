@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,7 +14,7 @@ from diagnostics.errors import UsageError
 from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.text_file import text_of, toml_of
 from diagnostics.settings.tree import Settings
-from diagnostics.spelling import meant
+from diagnostics.spelling import among, meant
 
 _DEEPEST = 64
 _TABLE = re.compile(r"\s*\[\s*([\w.-]+)\s*\]")
@@ -63,7 +63,7 @@ DEFAULT = "default"
 _UNKNOWN = "extra_forbidden"
 # What is wrong by pydantic's name for it, where its own words are those of Python.
 _MEANT = {
-    _UNKNOWN: "there is no such setting; `diag serve --check-config` without a file lists them",
+    _UNKNOWN: "there is no such setting",
     "model_type": "is a section with keys, not a value",
     "tuple_type": "is a list: write values as ['…'], and sections as [[…]]",
     "dict_type": "is a table, as in { name = 'value' }",
@@ -191,9 +191,34 @@ def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         # A mistyped name is often why another one is missing.
-        first = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(_reported(first["msg"], first["type"]), where=_where(name, origins)) from None
+        first, *others = sorted(errors, key=lambda one: one["type"] != _UNKNOWN)
+        hints = [_known_beside(first["loc"])] if first["type"] == _UNKNOWN else []
+        hints += [f"also {_at(one['loc'], origins)}: {_reported(one['msg'], one['type'])}" for one in others[:_MOST]]
+        hint = "; ".join(hints)
+        raise UsageError(_reported(first["msg"], first["type"]), where=_at(first["loc"], origins), hint=hint) from None
+
+
+# Mistakes of one file that a message names beside the first.
+_MOST = 5
+_Place = tuple[int | str, ...]
+
+
+def _at(place: _Place, origins: Mapping[str, str]) -> str:
+    return _where(".".join(str(part) for part in place), origins)
+
+
+def _known_beside(place: _Place) -> str:
+    """Return a hint for a name that is no setting: what was meant, and which settings its section has."""
+    model: Any = Settings
+    for part in place[:-1]:
+        kind = model if isinstance(part, int) else model.model_fields[part].annotation
+        model = next(
+            (one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel)), None
+        )
+        if model is None:
+            return ""
+    names = [str(part) for part in place[:-1] if not isinstance(part, int)]
+    return among(str(place[-1]), sorted(model.model_fields), f"settings of {'.'.join(names)}" if names else "sections")
 
 
 def _where(name: str, origins: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -209,6 +210,25 @@ def make_directory(directory: Path) -> None:
     try:
         (directory / raw.FOLDER).mkdir(parents=True, exist_ok=True, mode=0o750)
     except OSError as error:
-        raise CollectError(
-            f"cannot be made: {error.strerror or error}", where=str(directory), hint="name another: history.directory"
-        ) from None
+        raise _not_made(directory, error) from None
+
+
+def check_directory(directory: Path) -> None:
+    """Check that the directory of a history can be made or written; nothing is left behind.
+
+    Raises:
+        CollectError: it cannot.
+
+    """
+    wanted = directory.absolute()
+    try:
+        there = next(each for each in (wanted, *wanted.parents) if each.exists())
+        with tempfile.TemporaryDirectory(dir=there):
+            return
+    except OSError as error:
+        raise _not_made(directory, error) from None
+
+
+def _not_made(directory: Path, error: OSError) -> CollectError:
+    what = f"cannot be made: {error.strerror or error}"
+    return CollectError(what, where=str(directory), hint="name another: history.directory")

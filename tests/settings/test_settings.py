@@ -67,6 +67,34 @@ def test_lists_are_written_with_commas_in_the_environment():
     assert loaded.settings.alertmanager.urls == ("http://a:9093", "http://b:9093")
 
 
+def test_a_check_refuses_a_directory_that_cannot_be_made_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, blocked = tmp_path / "diag.toml", tmp_path / "file"
+    blocked.touch()
+    codes = []
+    for directory in (blocked / "history", tmp_path / "new" / "history"):
+        file.write_text(f"[history]\ndirectory = '{directory}'\n[[server]]\nurl = 'http://127.0.0.1:1'\n")
+        codes.append(main(["serve", "--config.file", str(file), "--check-config"]))
+
+    assert codes == [3, 0]
+    assert f"{blocked}/history: cannot be made: " in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [file, blocked]
+
+
+def test_every_mistake_of_a_file_is_named_and_what_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "diag.toml"
+    server = "[[server]]\nurl = 'http://a'\nrepositry = '/m'\n"
+    file.write_text(f"{server}[alertmanagers]\nx = 1\n[collect]\ninterval = 'soon'\n")
+
+    with pytest.raises(UsageError) as wrong:
+        load(file, {}, {})
+    text = str(wrong.value)
+    assert "diag.toml:3: server.0.repositry: there is no such setting; did you mean repository? settings of" in text
+    assert "alertmanagers: there is no such setting" in text
+    assert "diag.toml:7: collect.interval: 'soon' is not a duration" in text
+
+
 @pytest.mark.parametrize(
     ("text", "stated"),
     [
