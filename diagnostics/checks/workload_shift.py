@@ -12,6 +12,7 @@ something, moved traffic here, or changed a client.
 - Bursts that come and go (`bursty-arrivals`): a shift stays to the end of the window.
 - A load, a new version or other settings at that moment (`version-regression`, `model-reload-stall`).
 - A stage that is now full: that stage is the cause, and this finding is its trigger.
+- An engine that has room for all of them. Its iterations lengthen with each request that joins, and none waits.
 
 ## Do
 1. Ask who made a change at that time: clients, batch jobs, routing, prompts.
@@ -42,7 +43,8 @@ from diagnostics.checks.check import (
 from diagnostics.checks.engine_gates import cache_is_short, nothing_held_back, slots_are_taken
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY
-from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
+from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.mix import (
     RATE_SHIFT,
@@ -101,7 +103,8 @@ def diagnose(ledger: Ledger, subject: Subject) -> Fires | Quiet:
     full = busiest_stage(either, subject, BUSY) or any(
         _is_full_engine(either, stage) for stage in stages_of(ledger, subject)
     )
-    return _finding(ledger, subject, extra, larger=larger, full=full)
+    joins = not larger and _joins_a_batch(ledger, subject)
+    return _finding(ledger, subject, extra, larger=larger, elsewhere=full or joins)
 
 
 def rate_rose(ledger: Ledger, subject: Subject) -> bool:
@@ -123,6 +126,16 @@ def _is_full_engine(ledger: Ledger, subject: Subject) -> bool:
         return False
 
 
+def _joins_a_batch(ledger: Ledger, subject: Subject) -> bool:
+    """Return whether requests hardly wait anywhere, also inside an engine, which then has room for each."""
+    stages = stages_of(ledger, subject)
+    engines = [stage for stage in stages if ledger.evidence.is_engine(stage)]
+    inside = [ledger.evidence.read(ENGINE_WAIT_SECONDS, stage).value for stage in engines]
+    waits = [ledger.evidence.read(QUEUE_SECONDS, stage).value for stage in stages]
+    known = [seconds for seconds in (*inside, *waits) if seconds is not None]
+    return bool(engines) and len(known) == len(inside) + len(waits) and sum(known) < WORTHWHILE_SECONDS
+
+
 def _inside(ledger: Ledger, at: float) -> bool:
     moments = [
         moment for server in ledger.evidence.subjects(Scope.SERVER) for moment in ledger.evidence.moments(server.server)
@@ -130,7 +143,7 @@ def _inside(ledger: Ledger, at: float) -> bool:
     return bool(moments) and min(moments) <= at <= max(moments)
 
 
-def _finding(ledger: Ledger, subject: Subject, extra: Signal, *, larger: bool, full: bool) -> Fires:
+def _finding(ledger: Ledger, subject: Subject, extra: Signal, *, larger: bool, elsewhere: bool) -> Fires:
     seconds, name = ledger.need(extra, subject), subject.ensemble or subject.model
     factor = ledger.need(SIZE_SHIFT if larger else RATE_SHIFT, subject)
     what = (
@@ -139,9 +152,9 @@ def _finding(ledger: Ledger, subject: Subject, extra: Signal, *, larger: bool, f
     where = "" if larger else f" of {name} arrive"
     return Fires(
         summary=f"{what}{where} from one moment on, and they take {Unit.SECONDS.show(seconds)} longer since",
-        claims=() if full else tuple(_claims(ledger, subject, seconds)),
-        saved_seconds=0.0 if full else seconds,
-        severity=Severity.INFO if full else Severity.WARNING,
+        claims=() if elsewhere else tuple(_claims(ledger, subject, seconds)),
+        saved_seconds=0.0 if elsewhere else seconds,
+        severity=Severity.INFO if elsewhere else Severity.WARNING,
         suggestion=Suggestion(
             text="ask who made a change at that time; if the new load stays, size the deployment for it, otherwise "
             "limit it in front of Triton",
