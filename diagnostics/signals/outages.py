@@ -318,8 +318,8 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
 def _requested(one: Outage, traffic: Traffic) -> bool | None:
     """Return whether requests came up to its beginning; or, where nobody saw that, at once when it was over.
 
-    None where they stopped so shortly before that its end may have been the reason. What is loaded for the first time
-    was not asked before.
+    None where they stopped so shortly before that its end may have been the reason, and of a server that started as the
+    window began: a new replica was sent nothing before. What is loaded for the first time was not asked before.
     """
     if traffic.rate <= 0:
         return False
@@ -332,6 +332,8 @@ def _requested(one: Outage, traffic: Traffic) -> bool | None:
         return (None if ending else False) if last is None or traffic.unlikely(quiet) else True
     first = min((s.start for s in traffic.stretches if s.count > 0 and one.before and s.end > one.until), default=None)
     at_once = first is not None and not traffic.unlikely(max(first - (one.before or 0.0), 0.0))
+    if at_once and after is None and one.source == READS:
+        return None
     return at_once and (after is not None or one.reason != "")
 
 

@@ -19,9 +19,9 @@ from diagnostics import names
 from diagnostics.window.counters import MOST_MISSED_ROUNDS, Counter, CounterStep, CounterTable, Opened
 from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
 from diagnostics.window.logs import LogEvent, LogKind
-from diagnostics.window.unanswered import INFERENCE_PORT, FailedRead
+from diagnostics.window.unanswered import FEWEST_ROUNDS, INFERENCE_PORT, FailedRead
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
-from diagnostics.wire.failed_reads import longest_wait, unanswered
+from diagnostics.wire.failed_reads import longest_wait, refused, unanswered
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import IndexEntry
@@ -389,6 +389,7 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     failed = sorted(one for one in server.failed if one.kind is not BodyKind.HOST)  # nobody asks the server for that
     if not answered and len(failed) > 1 and all(unanswered(one.reason) for one in failed):
         yield Outage(after=None, since=failed[0].at, until=failed[-1].at, before=None, source=READS)
+    yield from _unanswered_first(answered, failed)
     if not rounds:
         return
     usual = median(rounds)
@@ -403,6 +404,15 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         tried = bool(tries) and _longest_untried(sooner, tries, later) <= _MOST_UNTRIED * (later - sooner)
         since, until = (tries[0].at, tries[-1].at) if tried else (sooner + usual, until)
         yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=tried)
+
+
+def _unanswered_first(answered: Sequence[float], failed: Sequence[FailedRead]) -> Iterator[Outage]:
+    """Yield when nothing listened at a server in the first rounds of a window, until it answered: it was starting."""
+    first = [one for one in failed if answered and one.at < answered[0]]
+    kinds = [one.kind for one in first]
+    several = any(kinds.count(kind) >= FEWEST_ROUNDS for kind in kinds)
+    if several and all(refused(one.reason) for one in first):
+        yield Outage(after=None, since=first[0].at, until=first[-1].at, before=answered[0], source=READS)
 
 
 def _least(steady: Mapping[float, float], sooner: float, later: float) -> float:

@@ -55,6 +55,16 @@ def why(explanation: Explanation, port: str) -> list[str]:
     return [spot.why for spot in explanation.blind_spots if spot.why.startswith(f"its {port}")]
 
 
+@pytest.mark.parametrize(("rounds", "verdict"), [(1, Verdict.HEALTHY), (3, Verdict.NO_CLEAR_CAUSE)])
+def test_a_server_that_starts_as_the_window_begins_is_not_healthy_where_requests_came_at_once(
+    rounds: int, verdict: Verdict
+) -> None:
+    every = (*INFERENCE, *METRICS)
+    explanation = explained(read([BUSY] * 22, every, since=0.0, until=2.0 * rounds - 1.0))
+
+    assert explanation.verdict is verdict
+
+
 @pytest.mark.parametrize("reason", [REFUSED, LATE, "the connection was closed without an answer"])
 class TestTheInferencePortClosesWhileCountersStandStill:
     def test_for_good_is_the_servers_outage(self, reason: str) -> None:
