@@ -329,12 +329,33 @@ def _requested(one: Outage, traffic: Traffic) -> bool | None:
         last = max((s.end for s in sooner if s.count > 0), default=None)
         quiet = float("inf") if last is None else sooner[-1].end - last
         ending = quiet <= ENDING_SECONDS and one.source in (METRICS, STATISTICS)
-        return (None if ending else False) if last is None or traffic.unlikely(quiet) else True
-    first = min((s.start for s in traffic.stretches if s.count > 0 and one.before and s.end > one.until), default=None)
-    at_once = first is not None and not traffic.unlikely(max(first - (one.before or 0.0), 0.0))
+        if last is None or traffic.unlikely(quiet):
+            return None if ending else False
+        return None if _stayed_away(one, traffic) else True
+    pause = _pause_after(one, traffic)
+    at_once = pause is not None and not traffic.unlikely(pause)
     if at_once and after is None and one.source == READS:
         return None
     return at_once and (after is not None or one.reason != "")
+
+
+def _pause_after(one: Outage, traffic: Traffic) -> float | None:
+    """Return the seconds from an outage's end to the first requests after it; None without one of both."""
+    if one.before is None:
+        return None
+    first = min((s.start for s in traffic.stretches if s.count > 0 and s.end > one.until), default=None)
+    return None if first is None else max(first - one.before, 0.0)
+
+
+def _stayed_away(one: Outage, traffic: Traffic) -> bool:
+    """Return whether nobody came for longer than an outage lasted once it was over: they may have ended before it.
+
+    Clients that are refused try again after pauses that grow by a factor of two at most (gRPC connection backoff: 1.6),
+    so that the last is no longer than all before it.
+    """
+    pause = _pause_after(one, traffic)
+    after = one.since if one.after is None else one.after
+    return pause is not None and one.before is not None and pause > one.before - after and traffic.unlikely(pause)
 
 
 def _callers_were_requested(view: ModelView, one: Outage) -> bool:

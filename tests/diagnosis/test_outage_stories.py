@@ -339,12 +339,15 @@ class TestWhereNothingTellsWhetherAnyWasRefused:
 
 
 class TestServers:
-    def down(self, *, gained: float = 0.0, replicas: int = 1, tried: bool = True) -> list[Scrape]:
-        """Return a server that restarts after 20 s and answers again after 30 s, and replicas that go on."""
-        first = reported([BUSY] * 10, [BUSY] * 10)
+    def down(self, *, gained: float = 0.0, replicas: int = 1, tried: bool = True, rests: int = 0) -> list[Scrape]:
+        """Return a server that restarts after 20 s and answers again after 30 s, and replicas that go on.
+
+        It is asked again after so many reads, two seconds apart, in which it `rests`.
+        """
+        first, later = reported([BUSY] * 10, [BUSY] * 10), [*[IDLE] * rests, *[BUSY] * 7]
         again = [
             replace(s, at=s.at + 28.0, mono=s.mono + 28.0)
-            for s in reported([BUSY] * 7, [BUSY] * 7)
+            for s in reported(later, later)
             if s.at > START and s.kind is not BodyKind.CONFIG
         ]
         more = replace(BUSY, requests=BUSY.requests * (1 + gained))
@@ -360,6 +363,15 @@ class TestServers:
         explanation = explained(self.down(tried=False))
 
         assert (causes(explanation), explanation.verdict) == ([], Verdict.NO_CLEAR_CAUSE)
+
+    @pytest.mark.parametrize(("rests", "verdict"), [(4, Verdict.DEGRADED), (8, Verdict.NO_CLEAR_CAUSE)])
+    def test_who_stays_away_for_longer_than_it_lasted_may_have_ended_before_it(
+        self, rests: int, verdict: Verdict
+    ) -> None:
+        explanation = explained(self.down(rests=rests))
+
+        assert (OUTAGE in [check for check, _ in causes(explanation)]) is (verdict is Verdict.DEGRADED)
+        assert explanation.verdict is verdict
 
     @pytest.mark.parametrize("minutes", [0, 60])
     def test_one_read_that_failed_says_nothing_of_an_hour_after_it(self, minutes: int) -> None:
