@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.port_notes import hidden_by
@@ -372,14 +373,17 @@ class _Search:
                 raise CollectError(failure.reason, where=str(parse_address(url)), hint=hint)
 
     def _nothing(self) -> CollectError:
-        every = (failure for failures in self.failures.values() for failure in failures.values())
-        other = next((failure for failure in every if isinstance(failure, OtherServer)), None)
+        every = [(place, one) for failures in self.failures.values() for place, one in failures.items()]
+        other = next((one for _, one in every if isinstance(one, OtherServer)), None)
         if other is not None:
             return CollectError(other.reason, where=str(self.given), hint=other.instead)
+        # What is not installed here helps only where something listens.
+        listening = [one for _, one in every if one.obstacle is not Obstacle.CLOSED and one.reason != NOT_INSTALLED]
+        closed = any(one.obstacle is Obstacle.CLOSED for _, one in every)
         reasons: dict[str, dict[str, None]] = {}
-        for failures in self.failures.values():
-            for place, failure in failures.items():
-                reasons.setdefault(failure.reason, {})[place] = None
+        for place, one in every:
+            if listening or not closed or one.reason != NOT_INSTALLED:
+                reasons.setdefault(one.reason, {})[place] = None
         reported = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
         return CollectError(f"no Triton found: {reported}", where=str(self.given), hint=self._hint())
 
@@ -392,6 +396,8 @@ class _Search:
         named = [failures.get(self.given.netloc()) for role, failures in self.failures.items() if role != GRPC]
         if self.given.scheme == "http" and any(one and one.obstacle is Obstacle.PROTOCOL for one in named):
             return f"if the port speaks TLS, write {replace(self.given, scheme='https')}"
+        if self.given.path.strip("/") and any(one and one.status == HTTPStatus.NOT_FOUND for one in named):
+            return f"if no proxy puts {self.given.path} before its paths, write {replace(self.given, path='')}"
         return _UP
 
 

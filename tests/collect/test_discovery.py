@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -179,6 +180,26 @@ def test_when_all_ports_are_closed_one_line_says_so():
         discover(f"127.0.0.1:{port}", QUICK)
     assert str(caught.value).startswith(f"http://127.0.0.1:{port}: no Triton found: connection refused at 127.0.0.1:")
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_installed_is_not_named_where_nothing_listens(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tritonclient.grpc", None)
+    with pytest.raises(CollectError) as caught:
+        discover(f"127.0.0.1:{free_ports()}", QUICK)
+    assert "not installed" not in str(caught.value)
+    with (
+        FakeServer({"GET /": HTML}).running() as site,
+        pytest.raises(CollectError, match="gRPC support is not installed"),
+    ):
+        discover(site.url, QUICK)
+
+
+@pytest.mark.parametrize("path", ["/tri", "/a/b"])
+def test_a_path_before_which_nothing_is_found_is_doubted(path: str):
+    with fake_triton() as fake, pytest.raises(CollectError) as caught:
+        discover(f"http://127.0.0.1:{fake.port}{path}", QUICK)
+    hint = f"if no proxy puts {path} before its paths, write http://127.0.0.1:{fake.port}"
+    assert caught.value.hint == hint
 
 
 def test_an_unknown_host_is_requested_only_once():
