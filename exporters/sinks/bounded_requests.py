@@ -71,7 +71,6 @@ def _whole(answer: BaseHTTPResponse, body: bytes) -> HTTPResponse:
         headers=headers,
         status=answer.status,
         version=answer.version,
-        version_string=answer.version_string,
         reason=answer.reason,
         preload_content=False,
         request_url=answer.geturl(),
