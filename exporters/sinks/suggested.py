@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from diagnostics.diagnosis.finding import EndToEnd, Finding
 from diagnostics.render.phrases import end_to_end, predicted, remedy
@@ -27,7 +28,9 @@ def suggested(finding: Finding | None) -> dict[str, str]:
 
 def _predicted(finding: Finding) -> Iterator[str]:
     """Yield what the suggestion would do end to end, where that was forecast, and to its stage."""
+    of_stage = finding.suggestion.prediction if finding.suggestion else None
     if isinstance(finding.effect, EndToEnd):
         yield end_to_end(finding)
-    if finding.suggestion and finding.suggestion.prediction:
-        yield predicted(finding.suggestion.prediction)
+        of_stage = of_stage and replace(of_stage, unless="")  # said of the whole already
+    if of_stage:
+        yield predicted(of_stage)

@@ -99,6 +99,15 @@ def test_a_finding_brings_suggestion_patch_and_prediction() -> None:
     )
 
 
+def test_when_nothing_is_gained_is_said_once() -> None:
+    one, finding = judged()
+    assert finding.suggestion is not None
+    assert finding.suggestion.prediction is not None
+    doubted = replace(finding.suggestion.prediction, unless="all instances wait for one lock")
+    unless = replace(finding, suggestion=replace(finding.suggestion, prediction=doubted))
+    assert alert(one, unless).annotations["prediction"].count("no gain if all instances wait for one lock") == 1
+
+
 def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:
     one, finding = judged()
     lines = "\n".join(f"+ line {number:05d}" for number in range(1_000))
