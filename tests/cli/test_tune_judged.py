@@ -45,7 +45,7 @@ def test_the_branch_that_requests_wait_for_is_changed(monkeypatch: pytest.Monkey
     server = forked(FULL, left=0.01, whole=0.0935)
     stated = run(monkeypatch, server, "--objective", "mean < 60ms")
 
-    assert stated.startswith("chat: right instance_group.count 1 → 2 meets mean < 60ms")
+    assert stated.startswith("chat: right instance_group.count 1 → 2 should meet mean < 60ms")
 
 
 def test_the_first_lines_say_that_the_window_is_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:

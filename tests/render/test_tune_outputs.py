@@ -73,6 +73,7 @@ def test_the_answer_is_one_sentence_with_what_it_does_and_how_to_make_it() -> No
 
 
 def test_an_answer_whose_interval_passes_the_objective_is_likely_only() -> None:
+    assert "1 → 2 should meet p95 < 250ms: modelled" in stated("likely")
     assert "more likely than not, but not certain: the 90 % interval reaches 340 ms; apply" in stated("likely")
     assert (tuned_report(TUNED["likely"])["certain"], tuned_report(TUNED["certain"])["certain"]) == (False, True)
 

@@ -30,9 +30,10 @@ def headline(found: TunedProposal) -> str:
     if best is None:
         return f"{name}: no setting found meets {target.text}{load}{_nearest(found)}"
     now, then = (_value(target, one) for one in (found.tuning.baseline, best.performance))
+    meets = f"{'meets' if found.certain else 'should meet'} {target.text}{load}"
     if not best.changes:
-        return f"{name} meets {target.text}{load} as it is: modelled {then}"
-    return f"{name}: {_changes(found.moves)} meets {target.text}{load}: modelled {now} → {then}"
+        return f"{name} {meets} as it is: modelled {then}"
+    return f"{name}: {_changes(found.moves)} {meets}: modelled {now} → {then}"
 
 
 def _nearest(found: TunedProposal) -> str:
