@@ -43,9 +43,13 @@ class IncidentLog:
             _event(LoggedEvent.INCIDENT_OPENED, f"incident opened: {incident.title}", incident, **since)
         elif before != now:
             self._known[incident.id] = now
-            _event(
-                LoggedEvent.INCIDENT_CHANGED, f"incident changed: {incident.title}", incident, **_changed(before, now)
-            )
+            message = f"incident changed{_from_to(before, now)}: {incident.title}"
+            _event(LoggedEvent.INCIDENT_CHANGED, message, incident, **_changed(before, now))
+
+
+def _from_to(before: _Logged, now: _Logged) -> str:
+    same = before.severity is now.severity
+    return "" if same else f" from {before.severity.value} to {now.severity.value}"
 
 
 def _changed(before: _Logged, now: _Logged) -> dict[str, Field]:

@@ -49,7 +49,7 @@ def lines(kept: Kept) -> Lines:
     return lambda: [json.loads(JsonLine().format(record)) for record in kept.records]
 
 
-def test_an_incident_is_logged_when_it_opens_changes_and_ends_and_not_between(lines: Lines) -> None:
+def test_an_incident_is_logged_when_it_opens_changes_and_ends_and_not_between(lines: Lines, kept: Kept) -> None:
     logged, one = IncidentLog(), incident()
     worse = replace(one, severity=Severity.CRITICAL, worst=Severity.CRITICAL)
     logged.consume(opened(replace(one, severity=Severity.WARNING)))
@@ -61,6 +61,9 @@ def test_an_incident_is_logged_when_it_opens_changes_and_ends_and_not_between(li
     assert [line["severity"] for line in lines()] == ["warning", "critical", "critical", "critical"]
     assert {line["incident"] for line in lines()} == {one.id}
     assert lines()[1]["severity_before"] == "warning"
+    texts = [record.getMessage() for record in kept.records]
+    assert texts[1] == f"incident changed from warning to critical: {one.title}"
+    assert texts[2] == f"incident changed: {one.title}"
     assert (lines()[2]["caused_by"], lines()[2]["caused_by_before"]) == ("cause", "none")
     assert (lines()[3]["reason"], lines()[3]["severity_max"]) == ("gone", "critical")
 
