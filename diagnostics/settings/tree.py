@@ -324,6 +324,7 @@ class AlertmanagerSettings(SettingsSection):
 class WebhookSettings(SettingsSection):
     """A receiver of messages about incidents that open and close."""
 
+    name: Name | None = Field(default=None, description="Name in logs and metrics, instead of the host.")
     url: Posted = Field(default="", description="URL that JSON is posted to.")
     url_file: Path | None = Field(default=None, description="File with the URL instead, if the URL is a secret.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")

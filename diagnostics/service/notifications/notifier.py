@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -217,9 +218,8 @@ class Notifier:
         names: dict[str, int] = {}
         for webhook in settings.webhook:
             self._channels.append(_webhook(webhook, links, open_channel, names))
-        for position, one in enumerate(settings.notification):
-            if any(one.name == other.name for other in settings.notification[:position]):
-                raise UsageError("two notifications have the same name", where=one.name)
+        _check_names(settings)
+        for one in settings.notification:
             self._channels.append(_notification(one, links, open_channel, environment or {}, draw))
 
     @property
@@ -259,6 +259,14 @@ class Notifier:
             channel.stop(deadline)
 
 
+def _check_names(settings: Settings) -> None:
+    """Refuse a name of two receivers: their deliveries would be counted as those of one."""
+    names = [*(one.name for one in settings.webhook if one.name), *(one.name for one in settings.notification)]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UsageError("two notifications have the same name", where=name)
+
+
 def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: OpenChannel) -> Channel:
     _check_labels(settings.labels)
     options = access_of(settings)
@@ -294,7 +302,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
         raise UsageError("two webhooks have the same address", where=poster.shown)
     names[url] = 1
     seen = names[poster.shown] = names.get(poster.shown, 0) + 1
-    name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
+    name = settings.name or (f"{poster.shown} #{seen}" if seen > 1 else poster.shown)
     book = MessageBook(lambda event, incident, known: message(event, incident, links, known), receiver=name)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)

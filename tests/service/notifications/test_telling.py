@@ -170,6 +170,10 @@ def test_an_outbox_of_another_form_is_set_aside(hook: Hook, begin: Telled, tmp_p
         ({"alertmanager": {"urls": ["http://h:1"], "bearer_token_file": "/none"}}, "cannot read the bearer token"),
         ({"webhook": [{}]}, "give url or url_file, and not both"),
         ({"webhook": [{"url": "http://h/a"}, {"url": "http://h/a"}]}, "two webhooks have the same address"),
+        (
+            {"webhook": [{"name": "ops", "url": "http://h/a"}, {"name": "ops", "url": "http://h/b"}]},
+            "ops: two notifications have the same name",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_reported_at_the_start(tree: dict[str, Any], reported: str) -> None:
@@ -183,6 +187,20 @@ def test_two_webhooks_of_one_host_are_distinguished() -> None:
         "http://h",
         "http://h #2",
     ]
+
+
+def test_a_webhook_is_called_by_its_name_instead_of_its_host() -> None:
+    tree = {"webhook": [{"name": "ops", "url": "http://h/a"}, {"url": "http://g/b"}]}
+    metrics = OwnMetrics()
+    notifier = Notifier(Settings.model_validate(tree), metrics, MemoryOutbox())
+    assert notifier.receivers == ["ops", "http://g"]
+    receivers = {
+        sample.labels["receiver"]
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+        if "receiver" in sample.labels
+    }
+    assert receivers == {"ops", "http://g"}
 
 
 def _queue(metrics: OwnMetrics) -> str:
