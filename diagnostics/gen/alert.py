@@ -13,6 +13,10 @@ PREFIX = "TritonDiag"
 # A template of Prometheus that stands for the value of one label.
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _GIVEN = re.compile(r"\{\{ if \$labels\.(\w+) \}\}([^{}]*)\{\{ end \}\}")
+_SHOWN = "{{ . | first | value | humanizePercentage }}"
+_FIGURE = re.compile(
+    rf"\{{\{{ with printf `[^`]*`[^{{}}|]*\| query \}}\}}([^{{}}]*){re.escape(_SHOWN)}([^{{}}]*)\{{\{{ end \}}\}}"
+)
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
@@ -45,6 +49,7 @@ class Alert:
         severity: fixed for good, so that an escalation is not a new alert.
         summary, description: annotations; `{{ $labels.x }}` stands for a label.
         situations: in which it must fire, stay silent and resolve.
+        share: the share that its description shows in these situations, as in `42%`; empty where it shows none.
         prefix: what its name begins with.
         labels: labels that the rule adds.
 
@@ -59,6 +64,7 @@ class Alert:
     description: str
     situations: tuple[Situation, ...]
     keep_minutes: int = 0
+    share: str = ""
     prefix: str = PREFIX
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -97,7 +103,7 @@ class Alert:
         texts = self.annotations(runbooks).items()
         return {
             "exp_labels": {"severity": self.severity, **labels, **own},
-            "exp_annotations": {key: filled(text, labels) for key, text in texts},
+            "exp_annotations": {key: filled(text, labels, self.share) for key, text in texts},
         }
 
 
@@ -111,15 +117,26 @@ def group_name(prefix: str, group: str) -> str:
     return f"{_CAPITAL.sub('-', prefix).lower()}-{group}"
 
 
-def filled(text: str, labels: Mapping[str, str]) -> str:
-    """Return the text as Prometheus shows it: templates of labels replaced, by nothing where the label is missing."""
-    shown = _LABEL.sub(lambda at: labels.get(at[1], ""), text)
+def filled(text: str, labels: Mapping[str, str], share: str = "") -> str:
+    """Return the text as Prometheus shows it: templates of labels replaced, by nothing where the label is missing.
+
+    `share` is what a figure of `share_of` shows; without it, its sentence is left out.
+    """
+    shown = _FIGURE.sub(lambda at: f"{at[1]}{share}{at[2]}" if share else "", text)
+    shown = _LABEL.sub(lambda at: labels.get(at[1], ""), shown)
     return _GIVEN.sub(lambda at: at[2] if labels.get(at[1]) else "", shown)
 
 
 def given(name: str, text: str) -> str:
     """Return the template of a text that is shown only with a label."""
     return f"{{{{ if $labels.{name} }}}}{text}{{{{ end }}}}"
+
+
+def share_of(metric: str, names: Sequence[str], before: str, after: str) -> str:
+    """Return the template of a share, in percent and between two texts: nothing where no series has these labels."""
+    matchers = ",".join(f"{name}=%q" for name in names)
+    values = " ".join(f"$labels.{name}" for name in names)
+    return f"{{{{ with printf `{metric}{{{matchers}}}` {values} | query }}}}{before}{_SHOWN}{after}{{{{ end }}}}"
 
 
 def label(name: str) -> str:

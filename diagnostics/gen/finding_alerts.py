@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.link import CAUSED_BY
-from diagnostics.gen.alert import PREFIX, Alert, Situation, alert_name, given, label, series
+from diagnostics.gen.alert import PREFIX, Alert, Situation, alert_name, given, label, series, share_of
 from diagnostics.gen.rule_tests import fires_and_resolves
 from diagnostics.gen.symptoms import KIND, SYMPTOM
 from diagnostics.gen.yaml_text import Tree
 from diagnostics.signals.signal import Scope
 
 FINDING = "diag_finding"
+SHARE_OF_LATENCY = "diag_finding_share_of_latency_ratio"
+# What identifies a finding in metrics. Where Prometheus' series has no such label, it is empty and matches the same.
+FINDING_LABELS = ("deployment", "check", "server", "model", "version", "gpu", "ensemble")
 HOLD_MINUTES = 2
 # As long as incidents outlast their findings by default (`incidents.close_after`): near a limit these come and go.
 KEEP_MINUTES = 5
@@ -37,6 +41,8 @@ _SUBJECTS: Mapping[Scope, str] = {
     Scope.LISTED: given("model", f"{label('model')} on ") + label("server"),
 }
 
+_FIGURE = share_of(SHARE_OF_LATENCY, FINDING_LABELS, "This explains ", " of a request's mean time. ")
+
 
 def finding_alerts(checks: Iterable[RegisteredCheck]) -> tuple[Alert, ...]:
     """Return the alerts of `checks`, in their order."""
@@ -54,8 +60,10 @@ def _alert(found: RegisteredCheck) -> Alert:
         keep_minutes=KEEP_MINUTES,
         severity=severity(found).value,
         summary=f"{_SUBJECTS[scope]}: {_uncapitalized(found.title)}",
-        description=f"{_paragraph(found.sections()['Means'])} Evidence and remedy: diag explain {label('server')}",
+        description=f"{_SUBJECTS[scope]}: {_FIGURE}{_sentence(found.sections()['Means'])} "
+        f"Evidence and remedy: diag explain {label('server')}",
         situations=(_situation(labels),),
+        share="42%",
     )
 
 
@@ -68,6 +76,9 @@ def _situation(labels: Mapping[str, str]) -> Situation:
             series(FINDING, labels): ("1", "stale"),
             series(FINDING, small): ("0", "0"),
             series(FINDING, other): ("1", "1"),
+            series(SHARE_OF_LATENCY, labels): ("0.42", "stale"),
+            series(SHARE_OF_LATENCY, small): ("0.01", "0.01"),
+            series(SHARE_OF_LATENCY, other): ("0.99", "0.99"),
         },
         hold=HOLD_MINUTES,
         keep=KEEP_MINUTES,
@@ -83,8 +94,9 @@ def severity(found: RegisteredCheck) -> Severity:
     return Severity.INFO if quiet else Severity.WARNING
 
 
-def _paragraph(text: str) -> str:
-    return " ".join(text.split("\n\n", 1)[0].split())
+def _sentence(text: str) -> str:
+    """Return the first sentence: the runbook holds the rest."""
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _uncapitalized(title: str) -> str:

@@ -18,7 +18,7 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.diagnosis.objective import latency_of
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
-from diagnostics.gen.finding_alerts import FINDING, severity
+from diagnostics.gen.finding_alerts import FINDING, FINDING_LABELS, SHARE_OF_LATENCY, severity
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.engine import ENGINE_KV_USED, ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -217,7 +217,6 @@ def _duration(seconds: float) -> str:
 
 _STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95}
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")
-_FINDING = ("deployment", "check", *_SUBJECT)
 
 
 VERDICT = MetricFamily(
@@ -228,22 +227,22 @@ VERDICT = MetricFamily(
 FOUND = MetricFamily(
     name=FINDING,
     help="1 for each finding of the newest verdict, 0 for one that is too small to act on.",
-    labels=_FINDING,
+    labels=FINDING_LABELS,
 )
 IMPACT = MetricFamily(
     name="diag_finding_impact_seconds",
     help="Seconds of a request's mean time that the finding explains; estimated.",
-    labels=_FINDING,
+    labels=FINDING_LABELS,
 )
 SHARE = MetricFamily(
-    name="diag_finding_share_of_latency_ratio",
+    name=SHARE_OF_LATENCY,
     help="Share of a request's mean time that the finding explains; estimated.",
-    labels=_FINDING,
+    labels=FINDING_LABELS,
 )
 SEVERITY = MetricFamily(
     name="diag_finding_severity",
     help="Severity of the finding, and of its incident: 0 for info, 1 for warning, 2 for critical.",
-    labels=_FINDING,
+    labels=FINDING_LABELS,
 )
 LATENCY = MetricFamily(
     name="diag_request_seconds",
@@ -272,7 +271,7 @@ TARGET_READ = MetricFamily(
 INCIDENT = MetricFamily(
     name="diag_incident_open_timestamp_seconds",
     help="When an incident that lasts was confirmed.",
-    labels=_FINDING,
+    labels=FINDING_LABELS,
 )
 
 

@@ -274,7 +274,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests that could run together run one at a time while others wait",
-              "description": "Each execution pays its fixed cost for a single request. Batching is off, or the batcher cannot join requests. Shapes differ, optional inputs differ, or so many instances run that each takes one request. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Each execution pays its fixed cost for a single request. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batch-size-collapse.md"
             }
           },
@@ -288,7 +288,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait for a batching window to end while the instances idle",
-              "description": "Nearly every request waits for the window while the batcher gathers others. With free instances, this only adds latency. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Nearly every request waits for the window while the batcher gathers others. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batch-window-mistuned.md"
             }
           },
@@ -302,7 +302,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: batches form, but cost as much as their requests one by one",
-              "description": "The device is already full with one item, or the model loops over its batch. Batching then only makes each request wait for its neighbours' work. A longer window or a larger batch makes it worse. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The device is already full with one item, or the model loops over its batch. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batching-without-gain.md"
             }
           },
@@ -316,7 +316,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a model that calls other models holds its instances while it waits for them",
-              "description": "Business logic scripting (BLS) runs one request per instance: the instance does nothing else while a call is pending. Its busy time is the time of the models it calls, so those idle behind it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Business logic scripting (BLS) runs one request per instance: the instance does nothing else while a call is pending. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/bls-serialization.md"
             }
           },
@@ -330,7 +330,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: requests arrive in bursts that the deployment serves one after another",
-              "description": "The mean load is small, but many requests arrive at once. Typical sources: a batch job, a retry storm, a gateway that flushes, clients on one timer. They queue behind each other, or share one engine iteration, and form the tail of latency. Averages over a minute show nothing. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The mean load is small, but many requests arrive at once. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/bursty-arrivals.md"
             }
           },
@@ -344,7 +344,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: more requests arrive than this deployment can serve at any setting",
-              "description": "Requests arrive faster than they can be served. The queue grows as long as this lasts. Its length shows how long the overload has lasted, not how slow the model is. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Requests arrive faster than they can be served. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/capacity-exceeded.md"
             }
           },
@@ -358,7 +358,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests reached a version that was loaded but not warm",
-              "description": "The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation, caches. Without `model_warmup` that covers the served batch sizes and shapes, users pay for it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time compilation, caches. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/cold-start.md"
             }
           },
@@ -372,7 +372,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }} on {{ $labels.server }}: an ensemble's requests lose time between its stages",
-              "description": "The ensemble scheduler takes long. It copies large intermediate tensors, above all between GPU and CPU. Or it waits for its own limit (`max_inflight_requests`), or runs many small steps that one stage could do. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The ensemble scheduler takes long. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/ensemble-overhead.md"
             }
           },
@@ -386,7 +386,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: executions started and never ended",
-              "description": "An instance is stuck inside its backend. Typical causes: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout, a stopped process. Or its process was killed. Triton 24.10 does not restart it, logs nothing, and fails about one request per second on it. If all instances are stuck, counters stand still, and a dashboard of rates shows no traffic instead of a fault. If some are stuck, the others serve, and requests wait as if there were fewer instances. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}An instance is stuck inside its backend. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/execution-hung.md"
             }
           },
@@ -400,7 +400,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }} on {{ $labels.server }}: an ensemble idles while clients call its members one after another",
-              "description": "The pipeline is configured on the server, but a client or a service runs it by hand. Each stage costs a round trip: encoding, network and the caller's own time. Intermediate tensors travel twice. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The pipeline is configured on the server, but a client or a service runs it by hand. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/external-orchestration.md"
             }
           },
@@ -414,7 +414,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: the server's HTTP or gRPC frontend is the limit, not the models behind it",
-              "description": "Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the models' clocks start, so no model shows it. Rates stay flat, however many instances or GPUs you add. Traces show little of the wait: a request waits unread in its connection, or half read while others are served. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Decoding, encoding and dispatch share a few threads of one process. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/frontend-limited.md"
             }
           },
@@ -428,7 +428,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage spends its time moving inputs and outputs, not executing",
-              "description": "Tensors are large, copied between host and device, or converted. Typical causes: images or embeddings as FP32, many inputs, pageable memory, Python backends that copy GPU tensors to the host. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Tensors are large, copied between host and device, or converted. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/input-output-cost.md"
             }
           },
@@ -442,7 +442,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait while a model loads",
-              "description": "Requests wait while a version loads. The old copy was unloaded first, both copies compete for memory or CPU, or the load holds what executions need. Users see a spike at each deployment. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Requests wait while a version loads. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-reload-stall.md"
             }
           },
@@ -456,7 +456,7 @@
             },
             "annotations": {
               "summary": "{{ if $labels.model }}{{ $labels.model }} on {{ end }}{{ $labels.server }}: a requested model, or the whole server, was not available",
-              "description": "Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Slowness after its return, such as cold executions, is a consequence. If a new version failed, users still get the old one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ if $labels.model }}{{ $labels.model }} on {{ end }}{{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-unavailable.md"
             }
           },
@@ -470,7 +470,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share a GPU than it can serve at once",
-              "description": "Each instance beyond what fills the card only lengthens the executions of the others. The queue moves from Triton, which shows and batches it, into the card, which does not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Each instance beyond what fills the card only lengthens the executions of the others. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/over-instanced.md"
             }
           },
@@ -484,7 +484,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: low-priority requests wait while high-priority ones overtake them",
-              "description": "Triton's dynamic batcher always serves the highest level that has requests. While higher levels keep the instances busy, the lowest waits without bound. The mean looks acceptable, but one class of users is not served. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Triton's dynamic batcher always serves the highest level that has requests. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/priority-starvation.md"
             }
           },
@@ -498,7 +498,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests are refused by a full queue, or expire in it",
-              "description": "The queue policy works as configured: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. No counter records a full queue. In an ensemble, it shows as failures with reason OTHER while no member fails. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The queue policy works as configured: it sheds load. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/queue-rejections.md"
             }
           },
@@ -512,7 +512,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a model answers requests with errors",
-              "description": "The backend raises, or the model returns an error response. Since Triton 24.06, a Python model's error answer counts as a success. Only clients, the flow between stages and the ensemble's own failures show it. The server refuses requests with more rows than `max_batch_size`, another shape or a version that is gone. It does not count them. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The backend raises, or the model returns an error response. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/request-failures.md"
             }
           },
@@ -526,7 +526,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait in Triton's scheduler although instances are free",
-              "description": "The dynamic batcher sleeps while work waits. Any queue policy (`max_queue_size`, a timeout, priorities) turns off its prefetching, and a wake-up can then be lost. The batcher then sleeps up to 500 ms, or until it accepts the next request. With a short limit, requests are refused meanwhile. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The dynamic batcher sleeps while work waits. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/scheduler-stall.md"
             }
           },
@@ -540,7 +540,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: sequences wait for a slot while the instances idle",
-              "description": "Each sequence holds a slot from its first request to its last, or until it idles for `max_sequence_idle_microseconds`. With all slots taken, new sequences wait in the backlog, however idle the instances are. Batches get small as sequences end. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Each sequence holds a slot from its first request to its last, or until it idles for `max_sequence_idle_microseconds`. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/sequence-batcher-starved.md"
             }
           },
@@ -554,7 +554,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage's instances are all busy while the device under them has room",
-              "description": "Each instance serves one request, or one batch, at a time, and there are too few instances. Usually there is one. Every request of the pipeline waits for this stage, however fast the other stages are. Several instances can also be too few. The rate limiter (`--rate-limit=execution_count`) can make several instances work as one. Without `--rate-limit-resource`, Triton provides only as much of a resource as its most demanding instance needs. With `count: 1`, one instance then executes at a time. While an instance waits for a resource, no other model of the server starts an execution. Even models that need no resource may wait. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Each instance serves one request, or one batch, at a time, and there are too few instances. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/single-instance-serialization.md"
             }
           },
@@ -568,7 +568,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a new version executes slower than the previous one",
-              "description": "The deployment is slower: another engine build, precision, shape or preprocessing, or a backend that changed with the image. Load is not the cause: executions with the same number of items are compared. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The deployment is slower: another engine build, precision, shape or preprocessing, or a backend that changed with the image. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/version-regression.md"
             }
           }
@@ -587,7 +587,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: clients wait much longer than the server works",
-              "description": "Time passes before a request reaches the server or after its answer leaves. Typical causes: network distance, large payloads, JSON instead of binary, a proxy, one connection per request. Others are a busy client and a small pool of connections. No setting of Triton shortens it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Time passes before a request reaches the server or after its answer leaves. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/client-or-transport-bound.md"
             }
           },
@@ -601,7 +601,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: the workload changed inside the window, and requests have taken longer since",
-              "description": "Nothing in the deployment broke: more traffic, or larger requests, arrived from that moment on. Someone launched something, moved traffic here, or changed a client. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Nothing in the deployment broke: more traffic, or larger requests, arrived from that moment on. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/workload-shift.md"
             }
           }
@@ -620,7 +620,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait inside the engine for a slot, while its KV cache has room",
-              "description": "The engine was built or configured for fewer sequences at a time than arrive. The wait is part of the engine's time, so the model looks slow. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The engine was built or configured for fewer sequences at a time than arrive. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-batch-limit.md"
             }
           },
@@ -634,7 +634,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine's own work is most of the time, and nothing waits",
-              "description": "The model is slow, not the service: prompts and tokens times the length of an iteration. That is normal for an LLM. No setting of Triton helps: use a faster engine, or fewer tokens. This is reported for information, whatever the latency. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The model is slow, not the service: prompts and tokens times the length of an iteration. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-bound.md"
             }
           },
@@ -648,7 +648,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: each iteration of the engine fills its token budget, so prompts wait",
-              "description": "Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation continues. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Prompts arrive faster than iterations of that size can read them. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/engine-token-budget.md"
             }
           },
@@ -662,7 +662,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine runs one request, or one fixed batch, at a time while others wait inside",
-              "description": "In-flight batching is off or has no effect. A new request waits until the whole current batch ends, and a short answer waits for the batch's longest. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}In-flight batching is off or has no effect. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/inflight-batching-off.md"
             }
           },
@@ -676,7 +676,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait inside the engine for KV cache blocks, while slots are free",
-              "description": "The paged KV cache is too small for the served sequences, so the engine runs few at a time. Under `guaranteed_no_evict`, a request reserves blocks for its prompt and all tokens it *may* generate. So a large `max_tokens` uses cache even if answers are short. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The paged KV cache is too small for the served sequences, so the engine runs few at a time. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/kv-cache-exhausted.md"
             }
           },
@@ -690,7 +690,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the engine pauses requests for lack of KV cache and continues them later",
-              "description": "The engine admitted more sequences than its cache can hold until they end. When blocks run out, it takes them from some requests, and their work is repeated later. Tokens then arrive in bursts, and the slowest requests get far slower. The time to the first token may even improve. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The engine admitted more sequences than its cache can hold until they end. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/kv-cache-thrashing.md"
             }
           },
@@ -704,7 +704,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: running requests stall whenever the engine reads another request's prompt",
-              "description": "Prompts and generation share iterations, so each token of a running request waits for another's prompt. Long prompts cause gaps in streams that users notice, at any load. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Prompts and generation share iterations, so each token of a running request waits for another's prompt. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/prefill-interference.md"
             }
           }
@@ -723,7 +723,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: another model on the same GPU takes the time that this model's executions need",
-              "description": "Models of one server share a card as processes do: each is slower while the other works. Neither model is at fault: together they need more than the card has at those times. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Models of one server share a card as processes do: each is slower while the other works. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-contended-by-colocated-model.md"
             }
           },
@@ -737,7 +737,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: a process outside Triton works on the GPU, and requests wait for their turn",
-              "description": "Without MPS (NVIDIA's way to share a card between processes), kernels of several processes never overlap. They take turns, and Triton's executions wait for each turn of the other process. In Triton, only longer executions at the same load and batch show it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "GPU {{ $labels.gpu }} of {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Without MPS (NVIDIA's way to share a card between processes), kernels of several processes never overlap. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-contended-by-other-process.md"
             }
           },
@@ -751,7 +751,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the driver reports a fault of the GPU itself",
-              "description": "Until the card is reset or exchanged, work on it fails, hangs or runs slower. A load balancer may still see a healthy server. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "GPU {{ $labels.gpu }} of {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Until the card is reset or exchanged, work on it fails, hangs or runs slower. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-fault.md"
             }
           },
@@ -765,7 +765,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU's memory is full",
-              "description": "The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Running requests are not slower because of it. Executions that need more memory than the process already holds fail. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "GPU {{ $labels.gpu }} of {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The next load, reload, instance or larger batch may fail. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-memory-pressure.md"
             }
           },
@@ -779,7 +779,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the GPU under a stage is full: requests wait, and more instances cannot help",
-              "description": "The card works at its limit. More instances share it, and each execution takes longer: the queue moves into the card. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The card works at its limit. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-saturated.md"
             }
           },
@@ -793,7 +793,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: something holds the GPU's clock down while it works",
-              "description": "Executions take longer, at most in proportion: work that waits for memory slows less. Heat and power brake are faults of cooling or power supply. The power cap is how a full card works. It is a fault only if somebody lowered it. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "GPU {{ $labels.gpu }} of {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Executions take longer, at most in proportion: work that waits for memory slows less. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/gpu-throttled.md"
             }
           },
@@ -807,7 +807,7 @@
             },
             "annotations": {
               "summary": "GPU {{ $labels.gpu }} of {{ $labels.server }}: the GPU lowers its clock between sparse requests, and each request starts at the low clock",
-              "description": "With too little work, the driver lowers the clock, and raising it takes some milliseconds. The same model is faster under more load. This is usually harmless: it costs latency only at low load, without a queue. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "GPU {{ $labels.gpu }} of {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}With too little work, the driver lowers the clock, and raising it takes some milliseconds. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/idle-clocks.md"
             }
           }
@@ -826,7 +826,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: the CPU is full: executions wait for a core, and their instances wait with them",
-              "description": "More threads want to run than there are cores. Each execution is stretched by its wait for a core: instances look busy but do not work. One more instance is one more thread in the same queue. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}More threads want to run than there are cores. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/host-cpu-starved.md"
             }
           },
@@ -840,7 +840,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.server }}: the server's memory keeps growing after it should have settled",
-              "description": "Something keeps its data. Typical causes: abandoned client connections, raw tensors before a slow stage, a leak in a backend or Python model. When the machine runs out of memory, the kernel kills the server. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Something keeps its data. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/memory-growth.md"
             }
           }
@@ -859,7 +859,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: monitoring may use a part of the capacity it measures",
-              "description": "Each summary keeps a sliding window per model and quantile under a lock. Each traced request writes a dozen timestamps and an export. On small, busy models that is a share of the work: up to a third in one report. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Each summary keeps a sliding window per model and quantile under a lock. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/observer-overhead.md"
             }
           },
@@ -873,7 +873,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.server }}: data that separates causes is missing",
-              "description": "The diagnosis is weaker than it could be: a cause may be missing, or reported with less confidence. This is never why requests are slow. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The diagnosis is weaker than it could be: a cause may be missing, or reported with less confidence. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/telemetry-blind-spot.md"
             }
           },
@@ -887,7 +887,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: counters show impossible values",
-              "description": "Do not trust this model's numbers for those reads. Typical causes: an unsigned underflow in the server (1.8e16 µs), a proxy that mixes two servers, a corrupted scrape. A backend that does not report is another. All other figures leave these reads out. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}Do not trust this model's numbers for those reads. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/telemetry-implausible.md"
             }
           }
@@ -906,7 +906,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: one of several servers gets far more traffic than the others, and its requests wait",
-              "description": "The deployment has room, but the balancer does not use it. Long-lived connections (gRPC, HTTP keep-alive) pin clients to a server, weights are wrong, or affinity concentrates one tenant's traffic. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The deployment has room, but the balancer does not use it. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/replica-imbalance.md"
             }
           },
@@ -920,7 +920,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: one of several servers executes the same work slower than the others",
-              "description": "The machine is worse than the others. Typical causes: clocks or cooling, a noisy neighbour, another driver, a bad host path, a CPU limit. Every request that the balancer sends there is slow. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: {{ with printf `diag_finding_share_of_latency_ratio{deployment=%q,check=%q,server=%q,model=%q,version=%q,gpu=%q,ensemble=%q}` $labels.deployment $labels.check $labels.server $labels.model $labels.version $labels.gpu $labels.ensemble | query }}This explains {{ . | first | value | humanizePercentage }} of a request's mean time. {{ end }}The machine is worse than the others. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/replica-outlier.md"
             }
           }
