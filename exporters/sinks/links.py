@@ -58,7 +58,7 @@ class Links:
 
 # Chat programs take <!channel>, @here and [text](address) for commands; mail and pages show the stand-ins as well.
 _STAND_INS = str.maketrans({"<": "‹", ">": "›"})
-_MENTION = re.compile(r"@(?=\S)")
+_MENTION = re.compile(r"@(?=[^\s@])")
 
 
 def harmless(text: str, most: int = 1_000) -> str:

@@ -13,7 +13,7 @@ from diagnostics.settings.tree import WebSettings
 from diagnostics.signals.signal import Subject
 from diagnostics.tuning.patch import Patch
 from exporters.sinks.alertmanager import encoded, incident_alert
-from exporters.sinks.links import Links, harmless
+from exporters.sinks.links import Links, harmless, harmless_lines
 from exporters.sinks.suggested import MOST_OF_A_PATCH
 from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged
 
@@ -116,6 +116,12 @@ def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:
     assert len(patch) <= MOST_OF_A_PATCH + 2
     assert patch.endswith("\n…")
     assert all(re.fullmatch(r"\+ line \d{5}", line) for line in patch.splitlines()[:-1])
+
+
+def test_a_patch_stays_a_patch() -> None:
+    hunk = "--- a/m/config.pbtxt\n+++ b/m/config.pbtxt\n@@ -3,4 +3,4 @@\n max_batch_size: 1\n"
+    assert harmless_lines(hunk, MOST_OF_A_PATCH) == hunk
+    assert harmless_lines("@@here", MOST_OF_A_PATCH) == "@＠here"
 
 
 def test_names_that_a_server_chose_call_nobody_and_break_no_line() -> None:
